@@ -1,0 +1,1 @@
+//! Who is asking: certificates, front-proxy headers and tokens; identity headers in and out; audit sinks.

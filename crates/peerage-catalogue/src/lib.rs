@@ -1,0 +1,1 @@
+//! The built-in APIs of each Kubernetes version, as data.

@@ -1,0 +1,1 @@
+//! etcd's v3 protocol over the store: messages, client and server.

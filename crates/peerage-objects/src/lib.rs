@@ -1,0 +1,1 @@
+//! What a Kubernetes object is: metadata, selectors, schemas, patches and tables.

@@ -1,0 +1,1 @@
+//! The Mixed Version Proxy as a tower layer around any local service.

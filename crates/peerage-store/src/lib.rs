@@ -1,0 +1,1 @@
+//! Revisioned keys and bytes with watch and leases.

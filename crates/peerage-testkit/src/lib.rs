@@ -1,0 +1,1 @@
+//! Clusters in a test, fake peers, recordings and their replayer.

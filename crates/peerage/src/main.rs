@@ -1,0 +1,2 @@
+//! The `peerage` binary.
+fn main() {}
