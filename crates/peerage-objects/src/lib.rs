@@ -1,1 +1,7 @@
 //! What a Kubernetes object is: metadata, selectors, schemas, patches and tables.
+//!
+//! Everything here is a pure function on JSON values. Which kinds exist, and with which schemas, is the
+//! catalogue's (built-in kinds) or the API server's (custom resources) to say; storing and serving them
+//! is nobody's business here. Clock and randomness are arguments.
+
+pub mod schema;
