@@ -1,0 +1,69 @@
+//! What commands print: JSON for programs, tables in kubectl's manner for people.
+
+use serde::Serialize;
+
+use crate::exit::Failure;
+
+/// How to print a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Output {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
+/// Prints a value as indented JSON.
+pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|e| Failure::failed(format!("cannot write JSON: {e}")))?;
+    println!("{text}");
+    Ok(())
+}
+
+/// A table without lines, as wide as its content; a cell may have several lines.
+pub fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
+    let header = header.iter().map(|title| (*title).to_owned()).collect();
+    let rows: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells
+            .flat_map(|cell| cell.lines())
+            .map(|line| line.chars().count())
+            .max()
+    };
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| width(column).unwrap_or(0))
+        .collect();
+    let mut text = String::new();
+    for row in &rows {
+        let height = row
+            .iter()
+            .map(|cell| cell.lines().count())
+            .max()
+            .unwrap_or(0);
+        for line in 0..height {
+            let cells = row.iter().zip(&widths).map(|(cell, width)| {
+                let cell = cell.lines().nth(line).unwrap_or_default();
+                format!("{cell:<width$}   ")
+            });
+            text.push_str(cells.collect::<String>().trim_end());
+            text.push('\n');
+        }
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_line() {
+        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        let text = table(&["A", "LONG"], vec![row(["xyz", "1\n22"]), row(["", "3"])]);
+        assert_eq!(text, "A     LONG\nxyz   1\n      22\n      3");
+    }
+}

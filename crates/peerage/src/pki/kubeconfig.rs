@@ -1,0 +1,256 @@
+//! Kubeconfig files: several servers, one user, with certificates inside so that the file works wherever it is moved.
+//!
+//! Written here, and read as far as `peerage explain` needs it.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::{Deserialize, Serialize};
+
+use super::{PkiError, files};
+
+/// One server of a kubeconfig.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Name of its cluster and context.
+    pub name: String,
+    /// Its URL, `https://host:port`.
+    pub url: String,
+}
+
+/// What to write: every server gets a cluster and a context of its name, all with the same user.
+#[derive(Debug, Clone)]
+pub struct Kubeconfig {
+    /// Servers; the first is the current context.
+    pub servers: Vec<Server>,
+    /// Authorities of the servers' certificates, PEM.
+    pub authority: String,
+    /// Name of the user.
+    pub user: String,
+    /// The user's certificate, PEM.
+    pub certificate: String,
+    /// The user's private key, PEM.
+    pub key: String,
+}
+
+impl Kubeconfig {
+    /// Writes it for its owner alone. Refuses when the file is there, unless `replace` is set.
+    pub fn write(&self, path: &Path, replace: bool) -> Result<(), PkiError> {
+        if path.exists() && !replace {
+            return Err(PkiError::Exists {
+                path: path.to_owned(),
+            });
+        }
+        files::write(path, self.to_yaml()?.as_bytes(), files::SECRET)
+    }
+
+    /// The file's text.
+    pub fn to_yaml(&self) -> Result<String, PkiError> {
+        let file = File {
+            api_version: "v1".to_owned(),
+            kind: "Config".to_owned(),
+            clusters: self
+                .servers
+                .iter()
+                .map(|server| self.cluster(server))
+                .collect(),
+            users: vec![NamedUser {
+                name: self.user.clone(),
+                user: User {
+                    client_certificate_data: Some(BASE64.encode(&self.certificate)),
+                    client_key_data: Some(BASE64.encode(&self.key)),
+                    ..User::default()
+                },
+            }],
+            contexts: self
+                .servers
+                .iter()
+                .map(|server| self.context(server))
+                .collect(),
+            current_context: self
+                .servers
+                .first()
+                .map(|s| s.name.clone())
+                .unwrap_or_default(),
+        };
+        // Long texts on one line each, not folded: some readers keep the folds' blanks in the base64.
+        let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+        serde_saphyr::to_string_with_options(&file, options).map_err(|e| PkiError::Yaml {
+            text: e.to_string(),
+        })
+    }
+
+    fn cluster(&self, server: &Server) -> NamedCluster {
+        NamedCluster {
+            name: server.name.clone(),
+            cluster: Cluster {
+                server: server.url.clone(),
+                certificate_authority_data: Some(BASE64.encode(&self.authority)),
+                ..Cluster::default()
+            },
+        }
+    }
+
+    fn context(&self, server: &Server) -> NamedContext {
+        NamedContext {
+            name: server.name.clone(),
+            context: Context {
+                cluster: server.name.clone(),
+                user: self.user.clone(),
+            },
+        }
+    }
+}
+
+/// One context of a kubeconfig, resolved: where to go, whom to trust, who one is. PEM texts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connection {
+    /// The server's URL.
+    pub url: String,
+    /// Name that the server's certificate must have, when it is not that of the URL.
+    pub server_name: Option<String>,
+    /// Authorities of the server's certificate.
+    pub authority: Option<String>,
+    /// The client's certificate.
+    pub certificate: Option<String>,
+    /// The client's private key.
+    pub key: Option<String>,
+    /// Bearer token.
+    pub token: Option<String>,
+}
+
+/// Reads one context (the current one by default) of a kubeconfig file.
+pub fn read(path: &Path, context: Option<&str>) -> Result<Connection, PkiError> {
+    let file: File =
+        serde_saphyr::from_str(&files::read(path)?).map_err(|e| PkiError::Kubeconfig {
+            path: path.to_owned(),
+            problem: e.to_string(),
+        })?;
+    let problem = |problem: String| PkiError::Kubeconfig {
+        path: path.to_owned(),
+        problem,
+    };
+    let wanted = context.unwrap_or(&file.current_context);
+    let context = file
+        .contexts
+        .iter()
+        .find(|c| c.name == wanted)
+        .map(|c| &c.context)
+        .ok_or_else(|| {
+            let names: Vec<_> = file.contexts.iter().map(|c| c.name.as_str()).collect();
+            problem(format!(
+                "no context {wanted:?}; it has {}",
+                names.join(", ")
+            ))
+        })?;
+    let cluster = file.clusters.iter().find(|c| c.name == context.cluster);
+    let cluster = &cluster
+        .ok_or_else(|| problem(format!("no cluster {:?}", context.cluster)))?
+        .cluster;
+    let user = file.users.iter().find(|u| u.name == context.user);
+    let user = user.map(|u| u.user.clone()).unwrap_or_default();
+    let base = path.parent().unwrap_or(Path::new("."));
+    Ok(Connection {
+        url: cluster.server.clone(),
+        server_name: cluster.tls_server_name.clone(),
+        authority: pem(
+            base,
+            &cluster.certificate_authority_data,
+            &cluster.certificate_authority,
+        )?,
+        certificate: pem(
+            base,
+            &user.client_certificate_data,
+            &user.client_certificate,
+        )?,
+        key: pem(base, &user.client_key_data, &user.client_key)?,
+        token: user.token,
+    })
+}
+
+/// A PEM text from its base64 form or from its file, the former first, as kubectl does.
+fn pem(
+    base: &Path,
+    data: &Option<String>,
+    file: &Option<PathBuf>,
+) -> Result<Option<String>, PkiError> {
+    match (data, file) {
+        (Some(data), _) => {
+            let bytes = BASE64.decode(data.trim()).map_err(|_| PkiError::Encoding)?;
+            String::from_utf8(bytes)
+                .map(Some)
+                .map_err(|_| PkiError::Encoding)
+        }
+        (None, Some(file)) => files::read(&base.join(file)).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct File {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    clusters: Vec<NamedCluster>,
+    #[serde(default)]
+    users: Vec<NamedUser>,
+    #[serde(default)]
+    contexts: Vec<NamedContext>,
+    #[serde(default, rename = "current-context")]
+    current_context: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct NamedCluster {
+    name: String,
+    cluster: Cluster,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Cluster {
+    server: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tls_server_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    certificate_authority: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    certificate_authority_data: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct NamedUser {
+    name: String,
+    user: User,
+}
+
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct User {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client_certificate: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client_certificate_data: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client_key: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client_key_data: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct NamedContext {
+    name: String,
+    context: Context,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Context {
+    cluster: String,
+    user: String,
+}
