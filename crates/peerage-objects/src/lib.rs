@@ -4,4 +4,10 @@
 //! catalogue's (built-in kinds) or the API server's (custom resources) to say; storing and serving them
 //! is nobody's business here. Clock and randomness are arguments.
 
+// Tests may stop at the first surprise.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod field;
+pub mod names;
 pub mod schema;
+pub mod selector;

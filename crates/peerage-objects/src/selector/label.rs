@@ -1,0 +1,475 @@
+//! The label selector: its grammar, its texts for what is wrong, matching and printing.
+//!
+//! Follows Kubernetes' `labels.Parse`: requirements are sorted by key, the values of one are sorted and unique.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::lexer::{Lexer, Token};
+use crate::field::FieldError;
+use crate::names;
+
+/// What a selector demands of labels: all of its requirements.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LabelSelector {
+    requirements: Vec<Requirement>,
+    nothing: bool,
+}
+
+/// One demand on one label.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Requirement {
+    key: Box<str>,
+    operator: Operator,
+    values: Box<[Box<str>]>,
+    /// The value of `>` and `<`.
+    bound: i64,
+}
+
+/// How a requirement compares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operator {
+    /// The label is one of the values.
+    In,
+    /// The label is absent or none of the values.
+    NotIn,
+    /// `=`
+    Equals,
+    /// `==`
+    DoubleEquals,
+    /// Absent or another value.
+    NotEquals,
+    /// The label is there.
+    Exists,
+    /// The label is not there.
+    DoesNotExist,
+    /// The label is a whole number above the value.
+    GreaterThan,
+    /// The label is a whole number below the value.
+    LessThan,
+}
+
+/// Why a label selector cannot be read; the text is Kubernetes'.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LabelSelectorError {
+    /// A requirement cannot be read.
+    #[error("unable to parse requirement: {0}")]
+    Requirement(String),
+    /// What stands between requirements is wrong.
+    #[error("{0}")]
+    Syntax(String),
+}
+
+/// Anything that has labels.
+pub trait Labels {
+    /// The value of a label.
+    fn label(&self, key: &str) -> Option<&str>;
+}
+
+impl Labels for Map<String, Value> {
+    fn label(&self, key: &str) -> Option<&str> {
+        self.get(key).and_then(Value::as_str)
+    }
+}
+
+impl Labels for BTreeMap<String, String> {
+    fn label(&self, key: &str) -> Option<&str> {
+        self.get(key).map(String::as_str)
+    }
+}
+
+impl LabelSelector {
+    /// Matches every object.
+    pub fn everything() -> LabelSelector {
+        LabelSelector::default()
+    }
+
+    /// Matches no object.
+    pub fn nothing() -> LabelSelector {
+        LabelSelector {
+            requirements: Vec::new(),
+            nothing: true,
+        }
+    }
+
+    /// Reads the grammar of `?labelSelector=`.
+    ///
+    /// ```
+    /// use peerage_objects::selector::LabelSelector;
+    /// let selector = LabelSelector::parse("tier in (web, db), !legacy")?;
+    /// assert_eq!(selector.to_string(), "!legacy,tier in (db,web)");
+    /// # Ok::<(), peerage_objects::selector::LabelSelectorError>(())
+    /// ```
+    pub fn parse(text: &str) -> Result<LabelSelector, LabelSelectorError> {
+        let mut parser = Parser::new(text);
+        Ok(LabelSelector::of(parser.requirements()?))
+    }
+
+    /// The selector that demands all of these.
+    pub fn of(mut requirements: Vec<Requirement>) -> LabelSelector {
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        LabelSelector {
+            requirements,
+            nothing: false,
+        }
+    }
+
+    /// Whether every object matches.
+    pub fn is_everything(&self) -> bool {
+        !self.nothing && self.requirements.is_empty()
+    }
+
+    /// Its requirements, sorted by key.
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.requirements
+    }
+
+    /// Whether an object with these labels matches.
+    pub fn matches(&self, labels: &(impl Labels + ?Sized)) -> bool {
+        !self.nothing && self.requirements.iter().all(|r| r.matches(labels))
+    }
+
+    /// Whether an object matches, by its `metadata.labels`.
+    pub fn matches_object(&self, object: &Value) -> bool {
+        if self.nothing {
+            return false;
+        }
+        match object.get("metadata").and_then(|m| m.get("labels")) {
+            Some(Value::Object(labels)) => self.matches(labels),
+            _ => self.matches(&NoLabels),
+        }
+    }
+}
+
+struct NoLabels;
+
+impl Labels for NoLabels {
+    fn label(&self, _: &str) -> Option<&str> {
+        None
+    }
+}
+
+impl Requirement {
+    /// A requirement, if key and values fit the operator. The errors' paths start at `key` and `values`.
+    pub fn new(
+        key: &str,
+        operator: Operator,
+        mut values: Vec<String>,
+    ) -> Result<Requirement, Vec<FieldError>> {
+        values.sort();
+        values.dedup();
+        let mut errors = Vec::new();
+        check_key(key, "key", &mut errors);
+        check_count(operator, &values, &mut errors);
+        let mut bound = 0;
+        for (at, value) in values.iter().enumerate() {
+            if matches!(operator, Operator::GreaterThan | Operator::LessThan) {
+                match parse_int(value) {
+                    Some(number) => bound = number,
+                    None => errors.push(FieldError::invalid(
+                        format!("values[{at}]"),
+                        value.as_str(),
+                        "for 'Gt', 'Lt' operators, the value must be an integer",
+                    )),
+                }
+            }
+            let broken = names::label_value(value);
+            if !broken.is_empty() {
+                let path = format!("values[{at}][{key}]");
+                errors.push(FieldError::invalid(path, value.as_str(), broken.join("; ")));
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        Ok(Requirement {
+            key: key.into(),
+            operator,
+            values: values.into_iter().map(String::into_boxed_str).collect(),
+            bound,
+        })
+    }
+
+    /// The label that it is about.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// How it compares.
+    pub fn operator(&self) -> Operator {
+        self.operator
+    }
+
+    /// What it compares with, sorted.
+    pub fn values(&self) -> impl Iterator<Item = &str> {
+        self.values.iter().map(|value| &**value)
+    }
+
+    fn matches(&self, labels: &(impl Labels + ?Sized)) -> bool {
+        let label = labels.label(&self.key);
+        let listed = |value: &str| self.values.iter().any(|v| **v == *value);
+        match self.operator {
+            Operator::In | Operator::Equals | Operator::DoubleEquals => label.is_some_and(listed),
+            Operator::NotIn | Operator::NotEquals => !label.is_some_and(listed),
+            Operator::Exists => label.is_some(),
+            Operator::DoesNotExist => label.is_none(),
+            Operator::GreaterThan => label.and_then(parse_int).is_some_and(|n| n > self.bound),
+            Operator::LessThan => label.and_then(parse_int).is_some_and(|n| n < self.bound),
+        }
+    }
+}
+
+fn check_key(key: &str, path: &str, errors: &mut Vec<FieldError>) {
+    let broken = names::qualified_name(key);
+    if !broken.is_empty() {
+        errors.push(FieldError::invalid(path, key, broken.join("; ")));
+    }
+}
+
+fn check_count(operator: Operator, values: &[String], errors: &mut Vec<FieldError>) {
+    let detail = match operator {
+        Operator::In | Operator::NotIn if values.is_empty() => {
+            "for 'in', 'notin' operators, values set can't be empty"
+        }
+        Operator::Equals | Operator::DoubleEquals | Operator::NotEquals if values.len() != 1 => {
+            "exact-match compatibility requires one single value"
+        }
+        Operator::Exists | Operator::DoesNotExist if !values.is_empty() => {
+            "values set must be empty for exists and does not exist"
+        }
+        Operator::GreaterThan | Operator::LessThan if values.len() != 1 => {
+            "for 'Gt', 'Lt' operators, exactly one value is required"
+        }
+        _ => return,
+    };
+    let shown = crate::field::Shown::Raw(Value::from(values.to_vec()).to_string());
+    errors.push(FieldError::invalid("values", shown, detail));
+}
+
+/// A number as Go's `strconv.ParseInt` takes it: an optional sign and digits.
+fn parse_int(text: &str) -> Option<i64> {
+    text.parse().ok()
+}
+
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, requirement) in self.requirements.iter().enumerate() {
+            if at > 0 {
+                f.write_str(",")?;
+            }
+            requirement.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values = self.values.join(",");
+        let key = &self.key;
+        match self.operator {
+            Operator::Exists => f.write_str(key),
+            Operator::DoesNotExist => write!(f, "!{key}"),
+            Operator::Equals => write!(f, "{key}={values}"),
+            Operator::DoubleEquals => write!(f, "{key}=={values}"),
+            Operator::NotEquals => write!(f, "{key}!={values}"),
+            Operator::GreaterThan => write!(f, "{key}>{values}"),
+            Operator::LessThan => write!(f, "{key}<{values}"),
+            Operator::In => write!(f, "{key} in ({values})"),
+            Operator::NotIn => write!(f, "{key} notin ({values})"),
+        }
+    }
+}
+
+/// Where a token stands: `in` and `notin` are ordinary words except where an operator is wanted.
+#[derive(Clone, Copy, PartialEq)]
+enum Context {
+    Values,
+    Operator,
+}
+
+struct Parser<'a> {
+    lexer: Lexer<'a>,
+    ahead: (Token, &'a str),
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str) -> Parser<'a> {
+        let mut lexer = Lexer::new(text);
+        let ahead = lexer.next_token();
+        Parser { lexer, ahead }
+    }
+
+    fn look(&self, context: Context) -> (Token, &'a str) {
+        let (token, text) = self.ahead;
+        match token {
+            Token::In | Token::NotIn if context == Context::Values => (Token::Identifier, text),
+            _ => (token, text),
+        }
+    }
+
+    fn take(&mut self, context: Context) -> (Token, &'a str) {
+        let taken = self.look(context);
+        self.ahead = self.lexer.next_token();
+        taken
+    }
+
+    fn requirements(&mut self) -> Result<Vec<Requirement>, LabelSelectorError> {
+        let syntax = |text: String| Err(LabelSelectorError::Syntax(text));
+        let mut requirements = Vec::new();
+        loop {
+            match self.look(Context::Values) {
+                (Token::Identifier | Token::DoesNotExist, _) => {
+                    let requirement = self.requirement();
+                    requirements.push(requirement.map_err(LabelSelectorError::Requirement)?);
+                }
+                (Token::End, _) => return Ok(requirements),
+                (_, text) => {
+                    return syntax(format!(
+                        "found '{text}', expected: !, identifier, or 'end of string'"
+                    ));
+                }
+            }
+            match self.take(Context::Values) {
+                (Token::End, _) => return Ok(requirements),
+                (Token::Comma, _) => {
+                    let (token, text) = self.look(Context::Values);
+                    if !matches!(token, Token::Identifier | Token::DoesNotExist) {
+                        return syntax(format!("found '{text}', expected: identifier after ','"));
+                    }
+                }
+                (_, text) => {
+                    return syntax(format!("found '{text}', expected: ',' or 'end of string'"));
+                }
+            }
+        }
+    }
+
+    fn requirement(&mut self) -> Result<Requirement, String> {
+        let (key, negated) = self.key()?;
+        let done = matches!(self.look(Context::Values).0, Token::End | Token::Comma);
+        let (operator, values) = if negated {
+            (Operator::DoesNotExist, Vec::new())
+        } else if done {
+            (Operator::Exists, Vec::new())
+        } else {
+            let operator = self.operator()?;
+            let values = match operator {
+                Operator::In | Operator::NotIn => self.values()?,
+                _ => vec![self.exact_value()?],
+            };
+            (operator, values)
+        };
+        Requirement::new(key, operator, values).map_err(|errors| join(&errors))
+    }
+
+    fn key(&mut self) -> Result<(&'a str, bool), String> {
+        let (mut token, mut text) = self.take(Context::Values);
+        let negated = token == Token::DoesNotExist;
+        if negated {
+            (token, text) = self.take(Context::Values);
+        }
+        if token != Token::Identifier {
+            return Err(format!("found '{text}', expected: identifier"));
+        }
+        let mut errors = Vec::new();
+        // Kubernetes passes no path here, and Go prints a missing one this way.
+        check_key(text, "<nil>", &mut errors);
+        match errors.pop() {
+            Some(error) => Err(error.to_string()),
+            None => Ok((text, negated)),
+        }
+    }
+
+    fn operator(&mut self) -> Result<Operator, String> {
+        let (token, text) = self.take(Context::Operator);
+        Ok(match token {
+            Token::In => Operator::In,
+            Token::NotIn => Operator::NotIn,
+            Token::Equals => Operator::Equals,
+            Token::DoubleEquals => Operator::DoubleEquals,
+            Token::NotEquals => Operator::NotEquals,
+            Token::GreaterThan => Operator::GreaterThan,
+            Token::LessThan => Operator::LessThan,
+            _ => {
+                return Err(format!(
+                    "found '{text}', expected: in, notin, =, ==, !=, gt, lt"
+                ));
+            }
+        })
+    }
+
+    fn values(&mut self) -> Result<Vec<String>, String> {
+        let (token, text) = self.take(Context::Values);
+        if token != Token::OpenPar {
+            return Err(format!("found '{text}' expected: '('"));
+        }
+        let values = match self.look(Context::Values) {
+            (Token::Identifier | Token::Comma, _) => self.value_list()?,
+            (Token::ClosedPar, _) => vec![String::new()],
+            (_, text) => return Err(format!("found '{text}', expected: ',', ')' or identifier")),
+        };
+        match self.take(Context::Values) {
+            (Token::ClosedPar, _) => Ok(values),
+            (_, text) => Err(format!("found '{text}', expected: ')'")),
+        }
+    }
+
+    /// Words between commas; nothing before or after a comma stands for the empty value.
+    fn value_list(&mut self) -> Result<Vec<String>, String> {
+        let mut values: Vec<String> = Vec::new();
+        loop {
+            match self.take(Context::Values) {
+                (Token::Identifier, text) => {
+                    values.push(text.to_owned());
+                    match self.look(Context::Values) {
+                        (Token::Comma, _) => {}
+                        (Token::ClosedPar, _) => return Ok(values),
+                        (_, text) => return Err(format!("found '{text}', expected: ',' or ')'")),
+                    }
+                }
+                (Token::Comma, _) => {
+                    if values.is_empty() {
+                        values.push(String::new());
+                    }
+                    match self.look(Context::Values).0 {
+                        Token::ClosedPar => {
+                            values.push(String::new());
+                            return Ok(values);
+                        }
+                        Token::Comma => {
+                            self.take(Context::Values);
+                            values.push(String::new());
+                        }
+                        _ => {}
+                    }
+                }
+                (_, text) => return Err(format!("found '{text}', expected: ',', or identifier")),
+            }
+        }
+    }
+
+    fn exact_value(&mut self) -> Result<String, String> {
+        if matches!(self.look(Context::Values).0, Token::End | Token::Comma) {
+            return Ok(String::new());
+        }
+        match self.take(Context::Values) {
+            (Token::Identifier, text) => Ok(text.to_owned()),
+            (_, text) => Err(format!("found '{text}', expected: identifier")),
+        }
+    }
+}
+
+/// One error as it is, several as Go's aggregate prints them.
+fn join(errors: &[FieldError]) -> String {
+    let texts: Vec<String> = errors.iter().map(FieldError::to_string).collect();
+    match texts.as_slice() {
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests;
