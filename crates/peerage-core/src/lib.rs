@@ -12,13 +12,19 @@
 //! | [`status`] | how is a failure said |
 //! | [`version`] | which of two versions comes first |
 //! | [`audit`] | what is recorded of it |
+//! | [`json`] | how are its bytes written |
 //! | [`quote`] | how does Kubernetes quote a string in a message |
 
+pub mod json;
 pub mod query;
 pub mod quote;
+pub mod request_info;
+pub mod status;
 pub mod user;
 pub mod version;
 
 pub use query::Query;
+pub use request_info::{RequestInfo, RequestInfoError};
+pub use status::{GroupKind, GroupResource, PlainError, Status, StatusCause, StatusDetails};
 pub use user::User;
 pub use version::{GroupVersion, compare_versions};
