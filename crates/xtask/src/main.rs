@@ -1,2 +1,38 @@
-//! Project tasks.
-fn main() {}
+//! Project tasks: what is generated and checked in, and by which command.
+//!
+//! Not shipped. What the generated files mean is left to the crates that read them.
+
+mod catalogue;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Project tasks")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Writes the catalogue file of one Kubernetes version from what a kube-apiserver of that version said.
+    ///
+    /// A recording is a folder with version.json, aggregated-api.json, aggregated-apis.json, legacy.json,
+    /// openapi-v3.json, tables.json and bootstrap.json. A folder beside it with `-all` at the end of its name is
+    /// the same server with all APIs on; etcd-keys.json beside it says where and as what each kind is stored.
+    Catalogue {
+        /// The folder of the recording.
+        recording: PathBuf,
+        /// Where the catalogue files are.
+        #[arg(long, default_value = "crates/peerage-catalogue/data")]
+        data: PathBuf,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().task {
+        Task::Catalogue { recording, data } => catalogue::run(&recording, &data),
+    }
+}

@@ -1,0 +1,207 @@
+//! OpenAPI schemas as records, without prose. The form is described in `peerage_catalogue::type_text`, which
+//! reads it back; [`write`] checks that it reads back as the same facts.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result, bail};
+use peerage_catalogue::records::Records;
+use serde_json::{Map, Value};
+
+use super::recording::Recording;
+
+const GVK: &str = "x-kubernetes-group-version-kind";
+
+pub(super) fn write(recording: &Recording, records: &mut Records) -> Result<()> {
+    let mut written: BTreeMap<String, String> = BTreeMap::new();
+    for (path, document) in &recording.all.openapi {
+        let schemas = document
+            .pointer("/components/schemas")
+            .and_then(Value::as_object);
+        for (name, schema) in schemas.into_iter().flatten() {
+            let schema = schema.as_object().with_context(|| name.clone())?;
+            let text = record(name, schema, path).with_context(|| name.clone())?;
+            if let Some(before) = written.insert(name.clone(), text.clone())
+                && before != text
+            {
+                bail!("{name} differs between documents:\n{before}\n{text}");
+            }
+        }
+    }
+    for text in written.values() {
+        records.insert(text);
+    }
+    Ok(())
+}
+
+fn record(name: &str, schema: &Map<String, Value>, path: &str) -> Result<String> {
+    let mut out = format!("type {name}");
+    let properties = schema.get("properties").and_then(Value::as_object);
+    if properties.is_none() {
+        let _ = write!(out, " is={}", scalar_word(schema)?);
+    }
+    if let Some(kind) = schema.get("x-kubernetes-map-type") {
+        let _ = write!(out, " map={}", kind.as_str().context("map type")?);
+    }
+    if let Some(kinds) = schema.get(GVK).and_then(Value::as_array) {
+        let _ = write!(out, " kinds={}", kinds_word(kinds, path));
+    }
+    if let Some(unions) = schema.get("x-kubernetes-unions") {
+        let _ = write!(out, " unions={unions}");
+    }
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    for (field, property) in properties.into_iter().flatten() {
+        let must = if required.contains(&field.as_str()) {
+            "!"
+        } else {
+            ""
+        };
+        let property = property.as_object().context("a property")?;
+        let words = property_words(property).with_context(|| field.clone())?;
+        let _ = write!(out, "\n  {field}{must} {words}");
+    }
+    known_keywords(
+        schema,
+        &[
+            "properties",
+            "required",
+            "type",
+            "format",
+            "oneOf",
+            "x-kubernetes-map-type",
+            GVK,
+            "x-kubernetes-unions",
+        ],
+    )?;
+    Ok(out)
+}
+
+/// The kinds of a type. Since 1.36 the options types list the version of their own document only.
+fn kinds_word(kinds: &[Value], path: &str) -> String {
+    let word = |k: &Value| {
+        let part = |field: &str| k[field].as_str().unwrap_or_default();
+        format!("{}/{}/{}", part("group"), part("version"), part("kind"))
+    };
+    let words: Vec<String> = kinds.iter().map(word).collect();
+    let kind = kinds
+        .first()
+        .map_or("", |k| k["kind"].as_str().unwrap_or_default());
+    let (group, version) = match path.strip_prefix("apis/").and_then(|p| p.split_once('/')) {
+        Some(gv) => gv,
+        None => ("", "v1"),
+    };
+    let own = format!("{group}/{version}/{kind}");
+    let core = format!("/v1/{kind}");
+    if ["DeleteOptions", "WatchEvent"].contains(&kind)
+        && (words == [core.clone(), own.clone()] || (own == core && words == [core]))
+    {
+        return "document".to_owned();
+    }
+    words.join(",")
+}
+
+/// A type without fields.
+fn scalar_word(schema: &Map<String, Value>) -> Result<String> {
+    let text = |field: &str| schema.get(field).and_then(Value::as_str);
+    if let Some(choices) = schema.get("oneOf").and_then(Value::as_array) {
+        let types: Vec<_> = choices.iter().filter_map(|c| c["type"].as_str()).collect();
+        return match types[..] {
+            ["integer", "string"] => Ok("int-or-string".to_owned()),
+            ["string", "number"] => Ok("quantity".to_owned()),
+            _ => bail!("oneOf {types:?}"),
+        };
+    }
+    Ok(match (text("type"), text("format")) {
+        (Some(kind), Some(format)) => format!("{kind}:{format}"),
+        (Some(kind), None) => kind.to_owned(),
+        (None, _) => "any".to_owned(),
+    })
+}
+
+fn property_words(property: &Map<String, Value>) -> Result<String> {
+    let mut out = type_word(property)?;
+    let text = |field: &str| property.get(field).and_then(Value::as_str);
+    if let Some(list) = text("x-kubernetes-list-type") {
+        let _ = write!(out, " list={list}");
+        if let Some(keys) = property
+            .get("x-kubernetes-list-map-keys")
+            .and_then(Value::as_array)
+        {
+            let keys: Vec<_> = keys.iter().filter_map(Value::as_str).collect();
+            let _ = write!(out, ":{}", keys.join(","));
+        }
+    }
+    for (field, word) in [
+        ("x-kubernetes-patch-strategy", "patch"),
+        ("x-kubernetes-patch-merge-key", "key"),
+        ("x-kubernetes-map-type", "map"),
+    ] {
+        if let Some(value) = text(field) {
+            let _ = write!(out, " {word}={value}");
+        }
+    }
+    let items = property
+        .get("items")
+        .or(property.get("additionalProperties"));
+    let choices = property.get("enum").or(items.and_then(|i| i.get("enum")));
+    if let Some(choices) = choices {
+        let _ = write!(out, " enum={choices}");
+    }
+    if let Some(default) = property.get("default") {
+        let _ = write!(out, " default={default}");
+    }
+    known_keywords(
+        property,
+        &[
+            "type",
+            "format",
+            "allOf",
+            "$ref",
+            "items",
+            "additionalProperties",
+            "default",
+            "enum",
+            "x-kubernetes-list-type",
+            "x-kubernetes-list-map-keys",
+            "x-kubernetes-patch-strategy",
+            "x-kubernetes-patch-merge-key",
+            "x-kubernetes-map-type",
+        ],
+    )?;
+    Ok(out)
+}
+
+/// What a field holds: a scalar, `[elements]`, `{values}` or the name of a type.
+fn type_word(schema: &Map<String, Value>) -> Result<String> {
+    let reference = schema
+        .get("$ref")
+        .or_else(|| schema.get("allOf")?.get(0)?.get("$ref"));
+    if let Some(reference) = reference.and_then(Value::as_str) {
+        let name = reference.rsplit('/').next().unwrap_or_default();
+        return Ok(name.to_owned());
+    }
+    let inner = |field: &str| schema.get(field).and_then(Value::as_object);
+    if let Some(items) = inner("items") {
+        return Ok(format!("[{}]", type_word(items)?));
+    }
+    if let Some(values) = inner("additionalProperties") {
+        return Ok(format!("{{{}}}", type_word(values)?));
+    }
+    scalar_word(schema)
+}
+
+/// Refuses what the text form has no word for, so that no fact is lost unseen.
+fn known_keywords(schema: &Map<String, Value>, known: &[&str]) -> Result<()> {
+    for keyword in schema.keys() {
+        if !known.contains(&&**keyword) {
+            bail!("the keyword {keyword} has no text form");
+        }
+    }
+    Ok(())
+}
