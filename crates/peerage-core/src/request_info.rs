@@ -17,11 +17,24 @@ use crate::query::{Query, percent_decode};
 
 pub use error::RequestInfoError;
 
-/// A stretch of the decoded path.
+/// A stretch of the decoded path. No target is longer than 32 bits can say.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Span {
-    start: usize,
-    end: usize,
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    fn new(start: usize, end: usize) -> Self {
+        Span {
+            start: start as u32,
+            end: end as u32,
+        }
+    }
+
+    fn of(self, path: &str) -> &str {
+        &path[self.start as usize..self.end as usize]
+    }
 }
 
 /// A parsed request line.
@@ -53,7 +66,11 @@ impl<'a> RequestInfo<'a> {
     /// # Errors
     /// A path that cannot be decoded, and a `watch` or `proxy` path that names nothing to watch or proxy.
     pub fn parse(method: &str, target: &'a str) -> Result<Self, RequestInfoError> {
-        if target.bytes().any(|byte| byte.is_ascii_control()) {
+        // Without a short circuit, so that it is done many bytes at a time.
+        let has_control = target
+            .bytes()
+            .fold(false, |found, byte| found | byte.is_ascii_control());
+        if has_control || u32::try_from(target.len()).is_err() {
             return Err(RequestInfoError::malformed(target));
         }
         let path_end = target.find('?').unwrap_or(target.len());
@@ -89,7 +106,7 @@ impl<'a> RequestInfo<'a> {
     /// Reads prefix, group and version; what follows them when this is a resource request.
     fn read_prefix(&mut self) -> Option<Segments> {
         let mut segments = Segments::trimmed(self.path());
-        if segments.count(self.path()) < 3 {
+        if !segments.has_three(self.path()) {
             return None;
         }
         let prefix = segments.next(self.path())?;
@@ -97,7 +114,7 @@ impl<'a> RequestInfo<'a> {
             "api" => self.api_prefix = prefix,
             "apis" => {
                 self.api_prefix = prefix;
-                if segments.count(self.path()) < 3 {
+                if !segments.has_three(self.path()) {
                     return None;
                 }
                 self.api_group = segments.next(self.path())?;
@@ -139,14 +156,13 @@ impl<'a> RequestInfo<'a> {
             .decoded
             .as_deref()
             .unwrap_or(&self.target[..self.path_end]);
-        let text = |span: Span| &path[span.start..span.end];
         let mut segments = current;
         let mut at = || segments.next(path);
-        if at().is_some_and(|first| text(first) == "namespaces")
+        if at().is_some_and(|first| first.of(path) == "namespaces")
             && let Some(namespace) = at()
         {
             self.namespace = namespace;
-            if at().is_some_and(|third| !matches!(text(third), "status" | "finalize")) {
+            if at().is_some_and(|third| !matches!(third.of(path), "status" | "finalize")) {
                 current.next(path);
                 current.next(path);
             }
@@ -320,7 +336,7 @@ impl<'a> RequestInfo<'a> {
     }
 
     fn text(&self, span: Span) -> &str {
-        &self.path()[span.start..span.end]
+        span.of(self.path())
     }
 }
 
@@ -336,32 +352,33 @@ impl Segments {
         let start = path.len() - path.trim_start_matches('/').len();
         let end = start + path[start..].trim_end_matches('/').len();
         Segments {
-            rest: (start < end).then_some(Span { start, end }),
+            rest: (start < end).then_some(Span::new(start, end)),
         }
     }
 
-    fn count(self, path: &str) -> usize {
-        self.rest.map_or(0, |rest| {
-            path[rest.start..rest.end]
-                .bytes()
-                .filter(|byte| *byte == b'/')
-                .count()
-                + 1
-        })
+    fn has_three(mut self, path: &str) -> bool {
+        self.next(path);
+        self.next(path);
+        self.rest.is_some()
     }
 
     fn next(&mut self, path: &str) -> Option<Span> {
-        let rest = self.rest?;
-        let slash = path[rest.start..rest.end]
-            .find('/')
-            .map(|at| rest.start + at);
+        let Span { start, end } = self.rest?;
+        // A loop over few bytes beats a search made for long texts.
+        let slash = self
+            .rest?
+            .of(path)
+            .bytes()
+            .zip(start..)
+            .find(|(byte, _)| *byte == b'/')
+            .map(|(_, at)| at);
         self.rest = slash.map(|slash| Span {
             start: slash + 1,
-            end: rest.end,
+            end,
         });
         Some(Span {
-            start: rest.start,
-            end: slash.unwrap_or(rest.end),
+            start,
+            end: slash.unwrap_or(end),
         })
     }
 }

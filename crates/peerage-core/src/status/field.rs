@@ -147,7 +147,6 @@ fn with_detail(what: String, detail: &str) -> String {
 
 fn with_value(what: &str, value: impl Serialize, detail: &str) -> String {
     let value = match serde_json::to_value(value).unwrap_or_default() {
-        Value::Null => quote("null"),
         Value::String(text) => quote(&text),
         other => compact(&other),
     };

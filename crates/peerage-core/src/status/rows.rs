@@ -5,7 +5,7 @@ use crate::quote::quote;
 use crate::request_info::RequestInfo;
 
 /// What an optimistic update that lost says.
-pub const OPTIMISTIC_LOCK_MESSAGE: &str =
+const OPTIMISTIC_LOCK_MESSAGE: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
 impl Status {
