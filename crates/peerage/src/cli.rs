@@ -2,9 +2,11 @@
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::exit;
+use crate::apiserver::unneeded::Unneeded;
+use crate::apiserver::{self, ApiserverFlags, words};
+use crate::exit::{self, Failure};
 use crate::pki::{self, PkiCommand};
 
 /// The Mixed Version Proxy for Kubernetes.
@@ -27,22 +29,76 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run an API server of one Kubernetes version, with the Mixed Version Proxy in its handler chain
+    #[command(after_help = apiserver::AFTER_HELP)]
+    Apiserver(Box<ApiserverFlags>),
     /// Make, renew and show the certificates of a control plane
     #[command(subcommand)]
     Pki(PkiCommand),
 }
 
-/// Reads the command line. Errors are clap's own, with its usage hints.
-pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
-    let matches = Cli::command()
-        .after_help(exit::help())
-        .try_get_matches_from(args)?;
-    Cli::from_arg_matches(&matches)
+/// Why a command line was not understood.
+#[derive(Debug)]
+pub enum ParseError {
+    /// clap's own answer, which may also be help that was asked for.
+    Clap(clap::Error),
+    /// A mistake found before clap.
+    Failure(Failure),
+}
+
+/// What was typed, read.
+#[derive(Debug)]
+pub struct Typed {
+    /// The command.
+    pub command: Command,
+    /// Flags that were accepted and do nothing.
+    pub unneeded: Vec<&'static Unneeded>,
+}
+
+/// Reads the command line.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Typed, ParseError> {
+    let command = Cli::command().after_help(exit::help());
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    let mut unneeded = Vec::new();
+    if args.get(1).is_some_and(|word| word == "apiserver") {
+        let takes_value = |name: &str| takes_value(&command, "apiserver", name);
+        let words = words::read(args.split_off(2), takes_value)
+            .map_err(|e| ParseError::Failure(e.into()))?;
+        args.extend(words.args);
+        unneeded = words.unneeded;
+    }
+    let matches = command
+        .try_get_matches_from(args)
+        .map_err(ParseError::Clap)?;
+    let cli = Cli::from_arg_matches(&matches).map_err(ParseError::Clap)?;
+    Ok(Typed {
+        command: cli.command,
+        unneeded,
+    })
+}
+
+/// Whether the word after this flag is its value; `None` for a flag that the command does not have.
+fn takes_value(command: &clap::Command, subcommand: &str, name: &str) -> Option<bool> {
+    if name == "help" {
+        return Some(false);
+    }
+    let named = |arg: &&Arg| {
+        arg.get_long() == Some(name)
+            || arg
+                .get_all_aliases()
+                .is_some_and(|aliases| aliases.contains(&name))
+    };
+    let arg = command
+        .find_subcommand(subcommand)?
+        .get_arguments()
+        .find(named)?;
+    Some(arg.get_action().takes_values() && !arg.is_require_equals_set())
 }
 
 /// Runs one command to its end.
-pub fn run(command: Command) -> Result<(), exit::Failure> {
-    match command {
+pub fn run(typed: Typed) -> Result<(), Failure> {
+    match typed.command {
+        Command::Apiserver(flags) => apiserver::run(*flags, &typed.unneeded),
         Command::Pki(command) => pki::run(&command),
     }
 }

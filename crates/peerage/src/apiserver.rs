@@ -1,0 +1,261 @@
+//! `peerage apiserver`: from kube-apiserver's command line to one running server.
+//!
+//! `words.rs` makes Go's way of writing flags clap's, `flags.rs` lists them, `settings.rs` checks them against each
+//! other; what comes out is [`ApiserverSettings`], plain values that the server crate is started from.
+
+pub mod flags;
+pub mod gates;
+pub mod settings;
+pub mod storage;
+#[cfg(test)]
+mod tests;
+pub mod unneeded;
+pub mod words;
+
+use std::path::PathBuf;
+
+pub use flags::ApiserverFlags;
+pub use settings::ApiserverSettings;
+
+use crate::exit::{Failure, Kind};
+
+/// What `--help` says after the flags.
+pub const AFTER_HELP: &str = "\
+Flags of kube-apiserver that are not listed are accepted where they make no difference, each with a line in the log.\n\
+Write --flag=value or --flag value; --flag=false for a switch; lists with commas or by repeating the flag.\n\n\
+Examples:\n  \
+  # one server by itself, with certificates of its own making\n  \
+  peerage apiserver --data-dir data\n\n  \
+  # one of several: the store is shared, requests for what only a peer has go there\n  \
+  peerage apiserver --emulated-version=1.36 --etcd-servers=https://10.0.0.5:2379 --etcd-cafile=pki/etcd-ca.crt \\\n    \
+    --etcd-certfile=pki/apiserver-etcd-client.crt --etcd-keyfile=pki/apiserver-etcd-client.key \\\n    \
+    --tls-cert-file=pki/apiserver.crt --tls-private-key-file=pki/apiserver.key --client-ca-file=pki/ca.crt \\\n    \
+    --requestheader-client-ca-file=pki/front-proxy-ca.crt --requestheader-allowed-names=front-proxy-client \\\n    \
+    --proxy-client-cert-file=pki/front-proxy-client.crt --proxy-client-key-file=pki/front-proxy-client.key \\\n    \
+    --peer-ca-file=pki/ca.crt";
+
+/// Why settings are refused.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// A file is not there or not readable.
+    #[error("{flag}: cannot read {}", path.display())]
+    ReadFile {
+        /// The flag that names it.
+        flag: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The configuration file is not what it should be.
+    #[error("{}: {problem}", path.display())]
+    ConfigFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The configuration file has an unknown key.
+    #[error("--config: no flag is named {name:?}; `peerage apiserver --help` lists them")]
+    UnknownKey {
+        /// The key.
+        name: String,
+    },
+    /// A flag that kube-apiserver has and that cannot be left out silently.
+    #[error("--{name} is not there: {instead}")]
+    Refused {
+        /// The flag.
+        name: String,
+        /// What to do instead.
+        instead: &'static str,
+    },
+    /// A feature gate is not `Name=true` or `Name=false`.
+    #[error("--feature-gates: {pair:?} is not NAME=true or NAME=false")]
+    FeatureGate {
+        /// What was written.
+        pair: String,
+    },
+    /// An unknown feature gate.
+    #[error(
+        "--feature-gates: no gate is named {name:?}; known are {} and {}",
+        gates::PROXY,
+        gates::IDENTITY
+    )]
+    UnknownFeatureGate {
+        /// Its name.
+        name: String,
+    },
+    /// The proxy without an identity.
+    #[error(
+        "--feature-gates: {} needs {}, because peers know each other by their identity; leave {} on or turn both off",
+        gates::PROXY,
+        gates::IDENTITY,
+        gates::IDENTITY
+    )]
+    IdentityOff,
+    /// A flag of the proxy while its gate is off.
+    #[error(
+        "{flag} requires {} feature to be turned on: take {}=false out of --feature-gates, or leave {flag} out",
+        gates::PROXY,
+        gates::PROXY
+    )]
+    GateOff {
+        /// The flag.
+        flag: &'static str,
+    },
+    /// A certificate without its key, or a key without its certificate.
+    #[error("{given} needs {missing}: give both or neither")]
+    HalfAPair {
+        /// The flag that is there.
+        given: &'static str,
+        /// The one that is missing.
+        missing: &'static str,
+    },
+    /// Only one of address and port.
+    #[error(
+        "{given} needs {missing}: peers use both or neither (without them, --advertise-address and --secure-port)"
+    )]
+    HalfAnAddress {
+        /// The flag that is there.
+        given: &'static str,
+        /// The one that is missing.
+        missing: &'static str,
+    },
+    /// Peers' authority without our own client pair.
+    #[error(
+        "--peer-ca-file needs a client certificate to show to peers: give --proxy-client-cert-file and \
+         --proxy-client-key-file, signed by the peers' --requestheader-client-ca-file (`peerage pki init` makes them: \
+         front-proxy-client.crt and front-proxy-client.key)"
+    )]
+    NoProxyClient,
+    /// Not a version.
+    #[error("--emulated-version: {text:?} is not a version; write it like 1.36")]
+    Version {
+        /// What was written.
+        text: String,
+    },
+    /// Not a pair of an API and a boolean.
+    #[error(
+        "--runtime-config: {pair:?} is not like api/all=true, apps/v1=false or batch/v1/jobs=false"
+    )]
+    RuntimeConfig {
+        /// What was written.
+        pair: String,
+    },
+    /// A host name that cannot be a label's value.
+    #[error(
+        "the host name {name:?} cannot name a server: it has to be 1 to 63 letters, digits, '-', '_' or '.'; give --hostname-override"
+    )]
+    Hostname {
+        /// The name.
+        name: String,
+    },
+    /// Not address ranges.
+    #[error(
+        "--service-cluster-ip-range: {text:?} is not like 10.96.0.0/12, or one range per address family"
+    )]
+    ServiceRange {
+        /// What was written.
+        text: String,
+    },
+    /// A key that signs, without a name to sign as.
+    #[error(
+        "--service-account-signing-key-file needs --service-account-issuer, such as https://kubernetes.default.svc"
+    )]
+    NoIssuer,
+    /// An authorization mode that is unknown or given twice.
+    #[error(
+        "--authorization-mode: {name:?} is unknown here or given twice; write one or more of RBAC, Node, AlwaysAllow, AlwaysDeny"
+    )]
+    AuthorizationMode {
+        /// The mode.
+        name: String,
+    },
+    /// A form of audit lines that is not written.
+    #[error("--audit-log-format: {format:?} is not written here; leave the flag out, or json")]
+    AuditFormat {
+        /// The form.
+        format: String,
+    },
+    /// A policy without a log, or a log without a policy.
+    #[error("{given} needs {missing}: without both, nothing would be audited")]
+    HalfAnAudit {
+        /// The flag that is there.
+        given: &'static str,
+        /// The one that is missing.
+        missing: &'static str,
+    },
+    /// Not a kind of store.
+    #[error("--storage: {text:?} is none of sqlite:FILE, memory and etcd")]
+    Storage {
+        /// What was written.
+        text: String,
+    },
+    /// A store and another one.
+    #[error("--storage={storage} and --etcd-servers name two stores: leave one of them out")]
+    TwoStores {
+        /// The value of `--storage`.
+        storage: String,
+    },
+    /// etcd without servers.
+    #[error("--storage=etcd needs --etcd-servers, such as https://127.0.0.1:2379")]
+    NoEtcdServers,
+    /// A flag for etcd without servers.
+    #[error("{flag} needs --etcd-servers: without them objects are kept in a file here")]
+    EtcdFlagAlone {
+        /// The flag.
+        flag: &'static str,
+    },
+    /// Not the URL of a server.
+    #[error("--etcd-servers: {url:?} is not like https://127.0.0.1:2379")]
+    EtcdUrl {
+        /// What was written.
+        url: String,
+    },
+    /// A backend that does not exist.
+    #[error("--storage-backend: {name:?} does not exist; leave the flag out, or etcd3")]
+    StorageBackend {
+        /// Its name.
+        name: String,
+    },
+    /// An encoding that is not written.
+    #[error(
+        "--storage-media-type: objects are stored as application/json here, not {name:?}; leave the flag out"
+    )]
+    StorageMediaType {
+        /// Its name.
+        name: String,
+    },
+    /// An empty prefix.
+    #[error(
+        "--etcd-prefix: {text:?} would mix Kubernetes' keys with others'; write it like /registry"
+    )]
+    StoragePrefix {
+        /// What was written.
+        text: String,
+    },
+}
+
+impl From<SettingsError> for Failure {
+    fn from(error: SettingsError) -> Self {
+        let kind = match error {
+            SettingsError::ReadFile { .. } => Kind::Unavailable,
+            _ => Kind::Usage,
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// Runs `peerage apiserver` until it is asked to stop.
+pub fn run(flags: ApiserverFlags, unneeded: &[&'static unneeded::Unneeded]) -> Result<(), Failure> {
+    let log = flags.log.clone();
+    let settings = ApiserverSettings::new(flags)?;
+    crate::logging::start(&log)?;
+    for flag in unneeded {
+        tracing::info!("--{} has no effect: {}", flag.name, flag.why);
+    }
+    for warning in &settings.warnings {
+        tracing::warn!("{warning}");
+    }
+    Err(Failure::failed("this build has no server to run"))
+}

@@ -1,0 +1,303 @@
+//! From the words typed after `peerage apiserver` to words that clap reads.
+//!
+//! kube-apiserver's command line is Go's (pflag): names may have `_` for `-`, a boolean takes its value only after `=`,
+//! the last of a repeated flag counts. On top come a YAML file with the same names, and the flags that kube-apiserver
+//! has and Peerage does not need: those are taken out here, each noted once.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::SettingsError;
+use super::unneeded::{self, Unneeded};
+
+/// What the words came to.
+#[derive(Debug, Default)]
+pub struct Words {
+    /// Words for clap.
+    pub args: Vec<OsString>,
+    /// Flags that are accepted and do nothing, in order, each once.
+    pub unneeded: Vec<&'static Unneeded>,
+}
+
+/// Spellings that articles use, and what they stand for. Neither ever was a flag of kube-apiserver.
+const ALIASES: [(&str, &str); 2] = [
+    ("peer-cert-file", "proxy-client-cert-file"),
+    ("peer-key-file", "proxy-client-key-file"),
+];
+
+/// Names the file that holds more flags.
+const CONFIG: &str = "config";
+
+/// Reads the words typed; `takes_value` says of each flag known to clap whether the next word is its value.
+pub fn read(
+    typed: Vec<OsString>,
+    takes_value: impl Fn(&str) -> Option<bool>,
+) -> Result<Words, SettingsError> {
+    let typed: Vec<_> = typed.into_iter().map(canonical).collect();
+    let file = match config_file(&typed) {
+        Some(path) => read_config_file(&path)?,
+        None => Vec::new(),
+    };
+    let on_command_line: BTreeSet<&str> = typed.iter().filter_map(flag_name).collect();
+    let mut words = Words::default();
+    for (name, value) in &file {
+        if let Some(instead) = unneeded::refusal(name) {
+            let name = name.clone();
+            return Err(SettingsError::Refused { name, instead });
+        }
+        if unneeded::find(name).is_none() && takes_value(name).is_none() {
+            return Err(SettingsError::UnknownKey { name: name.clone() });
+        }
+        if !on_command_line.contains(name.as_str()) {
+            words.push_flag(name, vec![format!("--{name}={value}").into()]);
+        }
+    }
+    let mut typed = typed.into_iter().peekable();
+    while let Some(word) = typed.next() {
+        let Some(name) = flag_name(&word).map(str::to_owned) else {
+            words.args.push(word);
+            continue;
+        };
+        if let Some(instead) = unneeded::refusal(&name) {
+            return Err(SettingsError::Refused { name, instead });
+        }
+        let wants_next = match unneeded::find(&name) {
+            Some(flag) => flag.takes_value,
+            None => takes_value(&name).unwrap_or(false),
+        };
+        let mut group = vec![word];
+        if wants_next && !has_value(&group[0]) {
+            group.extend(typed.next());
+        }
+        words.push_flag(&name, group);
+    }
+    Ok(words)
+}
+
+impl Words {
+    fn push_flag(&mut self, name: &str, words: Vec<OsString>) {
+        match unneeded::find(name) {
+            None => self.args.extend(words),
+            Some(flag) if self.unneeded.iter().all(|noted| noted.name != flag.name) => {
+                self.unneeded.push(flag)
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// The word with `-` for `_` in its flag name, and an alias replaced.
+fn canonical(word: OsString) -> OsString {
+    let Some(text) = word.to_str().and_then(|text| text.strip_prefix("--")) else {
+        return word;
+    };
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (text, None),
+    };
+    let name = name.replace('_', "-");
+    let name = ALIASES
+        .iter()
+        .find(|(alias, _)| *alias == name)
+        .map_or(name.as_str(), |(_, stands_for)| stands_for);
+    match value {
+        Some(value) => format!("--{name}={value}").into(),
+        None => format!("--{name}").into(),
+    }
+}
+
+fn flag_name(word: &OsString) -> Option<&str> {
+    let text = word.to_str()?.strip_prefix("--")?;
+    let name = text.split_once('=').map_or(text, |(name, _)| name);
+    (!name.is_empty()).then_some(name)
+}
+
+fn has_value(word: &OsString) -> bool {
+    word.to_str().is_none_or(|word| word.contains('='))
+}
+
+fn config_file(typed: &[OsString]) -> Option<PathBuf> {
+    let at = typed
+        .iter()
+        .rposition(|word| flag_name(word) == Some(CONFIG))?;
+    match typed[at].to_str()?.split_once('=') {
+        Some((_, path)) => Some(path.into()),
+        None => typed.get(at + 1).map(PathBuf::from),
+    }
+}
+
+/// Flags of a YAML file, in order of name. A list is the flag repeated, a map is `key=value` repeated.
+fn read_config_file(path: &PathBuf) -> Result<Vec<(String, String)>, SettingsError> {
+    let text = std::fs::read_to_string(path).map_err(|source| SettingsError::ReadFile {
+        flag: "--config",
+        path: path.clone(),
+        source,
+    })?;
+    let wrong = |problem: String| SettingsError::ConfigFile {
+        path: path.clone(),
+        problem,
+    };
+    let document: Value = serde_saphyr::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+    let entries = match document {
+        Value::Object(entries) => entries,
+        Value::Null => return Ok(Vec::new()),
+        _ => {
+            return Err(wrong(
+                "it has to be a map of flag names and values".to_owned(),
+            ));
+        }
+    };
+    let mut flags = Vec::new();
+    for (key, value) in entries {
+        let word = canonical(format!("--{}", key.trim_start_matches("--")).into());
+        let name = flag_name(&word).unwrap_or(&key).to_owned();
+        if name == CONFIG {
+            return Err(wrong("a file cannot name another one".to_owned()));
+        }
+        let values = values_of(&value).ok_or_else(|| {
+            wrong(format!(
+                "{key}: write a text, a number, true or false, a list or a map of these"
+            ))
+        })?;
+        flags.extend(values.into_iter().map(|value| (name.clone(), value)));
+    }
+    Ok(flags)
+}
+
+fn values_of(value: &Value) -> Option<Vec<String>> {
+    match value {
+        Value::Array(items) => items.iter().map(scalar).collect(),
+        Value::Object(entries) => entries
+            .iter()
+            .map(|(key, value)| Some(format!("{key}={}", scalar(value)?)))
+            .collect(),
+        other => Some(vec![scalar(other)?]),
+    }
+}
+
+fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(value) => Some(value.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn takes_value(name: &str) -> Option<bool> {
+        match name {
+            "secure-port"
+            | "feature-gates"
+            | "config"
+            | "proxy-client-cert-file"
+            | "etcd-servers" => Some(true),
+            "anonymous-auth" => Some(false),
+            _ => None,
+        }
+    }
+
+    fn words(typed: &[&str]) -> (Vec<String>, Vec<&'static str>) {
+        let typed = typed.iter().map(OsString::from).collect();
+        let words = read(typed, takes_value).unwrap();
+        (
+            words
+                .args
+                .iter()
+                .map(|w| w.to_str().unwrap().to_owned())
+                .collect(),
+            words.unneeded.iter().map(|flag| flag.name).collect(),
+        )
+    }
+
+    #[test]
+    fn unneeded_flags_go_with_their_values_and_are_noted_once() {
+        let (args, unneeded) = words(&[
+            "--allow-privileged=true",
+            "--secure-port",
+            "6443",
+            "--enable-admission-plugins",
+            "NodeRestriction",
+            "--allow-privileged",
+            "--anonymous-auth=false",
+            "--enable-admission-plugins=X",
+        ]);
+        assert_eq!(args, ["--secure-port", "6443", "--anonymous-auth=false"]);
+        assert_eq!(unneeded, ["allow-privileged", "enable-admission-plugins"]);
+    }
+
+    #[test]
+    fn a_value_that_looks_like_an_unneeded_flag_stays_a_value() {
+        let (args, unneeded) = words(&["--etcd-servers", "--allow-privileged"]);
+        assert_eq!(args, ["--etcd-servers", "--allow-privileged"]);
+        assert!(unneeded.is_empty());
+    }
+
+    #[test]
+    fn underscores_and_articles_names_are_understood() {
+        let (args, _) = words(&[
+            "--secure_port=1",
+            "--peer-cert-file",
+            "x_y",
+            "--peer_cert_file=z",
+        ]);
+        assert_eq!(
+            args,
+            [
+                "--secure-port=1",
+                "--proxy-client-cert-file",
+                "x_y",
+                "--proxy-client-cert-file=z"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_file_holds_the_same_names_and_the_command_line_wins() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("c.yaml");
+        std::fs::write(
+            &path,
+            "secure-port: 1\nanonymous_auth: false\nfeature-gates: {A: true, B: false}\netcd-servers: [a, b]\n\
+             allow-privileged: true\n",
+        )
+        .unwrap();
+        let (args, unneeded) = words(&["--secure-port=2", "--config", path.to_str().unwrap()]);
+        assert_eq!(
+            args[..6],
+            [
+                "--anonymous-auth=false",
+                "--etcd-servers=a",
+                "--etcd-servers=b",
+                "--feature-gates=A=true",
+                "--feature-gates=B=false",
+                "--secure-port=2",
+            ]
+        );
+        assert_eq!(unneeded, ["allow-privileged"]);
+    }
+
+    #[test]
+    fn a_file_with_an_unknown_name_or_shape_is_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("c.yaml");
+        for (text, expected) in [
+            ("secure-prot: 1", "secure-prot"),
+            ("[1]", "map of flag names"),
+            ("secure-port: {a: [1]}", "secure-port"),
+            ("config: x", "another"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let typed = vec![format!("--config={}", path.display()).into()];
+            let message = read(typed, takes_value).unwrap_err().to_string();
+            assert!(message.contains(expected), "{text}: {message}");
+        }
+    }
+}

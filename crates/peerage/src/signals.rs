@@ -1,0 +1,80 @@
+//! Being told to stop, or to read everything again.
+//!
+//! SIGTERM and SIGINT ask for a clean stop; a second one ends the process at once. SIGHUP asks for a refresh. A process
+//! that another started may also be tied to it: when its standard input ends, which the kernel sees to however the
+//! other one ended, it stops.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::exit::{EXIT_INTERRUPTED, Failure};
+
+/// How long a process whose starter is gone may take to stop. Nobody is left to end it, so it ends itself.
+const ORPHAN_GRACE: Duration = Duration::from_secs(10);
+
+/// What the world asks of this process.
+#[derive(Clone, Debug)]
+pub struct Signals {
+    /// Cancelled by the first SIGTERM or SIGINT.
+    pub shutdown: CancellationToken,
+    /// Notified by each SIGHUP.
+    pub refresh: Arc<Notify>,
+}
+
+impl Signals {
+    /// Starts listening. Needs a running tokio runtime.
+    pub fn listen() -> Result<Self, Failure> {
+        let register = |kind| {
+            signal(kind).map_err(|e| Failure::failed(format!("cannot listen for signals: {e}")))
+        };
+        let terminate = register(SignalKind::terminate())?;
+        let interrupt = register(SignalKind::interrupt())?;
+        let hangup = register(SignalKind::hangup())?;
+        let signals = Self {
+            shutdown: CancellationToken::new(),
+            refresh: Arc::new(Notify::new()),
+        };
+        tokio::spawn(stop_on(terminate, interrupt, signals.shutdown.clone()));
+        tokio::spawn(refresh_on(hangup, signals.refresh.clone()));
+        Ok(signals)
+    }
+
+    /// Also stops when standard input ends.
+    pub fn stop_with_stdin(&self) {
+        let shutdown = self.shutdown.clone();
+        // A thread of its own, not a task: it has to work when the runtime does not.
+        std::thread::spawn(move || {
+            let mut buffer = [0; 64];
+            let mut stdin = std::io::stdin().lock();
+            while matches!(stdin.read(&mut buffer), Ok(count) if count > 0) {}
+            shutdown.cancel();
+            std::thread::sleep(ORPHAN_GRACE);
+            std::process::exit(1);
+        });
+    }
+}
+
+async fn stop_on(mut terminate: Signal, mut interrupt: Signal, shutdown: CancellationToken) {
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        if shutdown.is_cancelled() {
+            std::process::exit(i32::from(EXIT_INTERRUPTED));
+        }
+        tracing::info!("asked to stop; once more stops at once");
+        shutdown.cancel();
+    }
+}
+
+async fn refresh_on(mut hangup: Signal, refresh: Arc<Notify>) {
+    while hangup.recv().await.is_some() {
+        refresh.notify_waiters();
+    }
+}
