@@ -13,18 +13,39 @@
 //! | [`version`] | which of two versions comes first |
 //! | [`audit`] | what is recorded of it |
 //! | [`json`] | how are its bytes written |
+//! | [`discovery`] | what does a server say it serves |
+//! | [`merge`] | what do several serve together |
+//! | [`index`] | how much of what is asked for does a server list |
+//! | [`exclusion`] | which APIs the shared store defines, for every server alike |
+//! | [`view`] | what is known of all servers now |
+//! | [`route`](mod@route) | who answers a request |
+//! | [`etag`] | how documents are tagged |
 //! | [`quote`] | how does Kubernetes quote a string in a message |
 
+pub mod discovery;
+pub mod etag;
+pub mod exclusion;
+pub mod index;
 pub mod json;
+pub mod merge;
 pub mod query;
 pub mod quote;
 pub mod request_info;
+pub mod route;
 pub mod status;
 pub mod user;
 pub mod version;
+pub mod view;
 
+pub use exclusion::{Exclusion, Exclusions};
+pub use index::{Depth, Target};
 pub use query::Query;
 pub use request_info::{RequestInfo, RequestInfoError};
+pub use route::{Route, Rules, route};
 pub use status::{GroupKind, GroupResource, PlainError, Status, StatusCause, StatusDetails};
 pub use user::User;
 pub use version::{GroupVersion, compare_versions};
+pub use view::{
+    Documents, LocalApis, Lookup, Millis, Peer, PeerState, PeerView, Readiness, Rendered, Standing,
+    ViewInputs, ViewScope,
+};

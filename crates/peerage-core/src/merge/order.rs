@@ -1,0 +1,224 @@
+//! One order for names that several lists put in order, independent of who asks and of the order of the lists.
+//!
+//! The rules, the first that decides wins:
+//! 1. A list that has every name keeps its order. Where several do and disagree, only they count from here on.
+//! 2. A name comes before another when the lists say so directly or through others (as Kubernetes'
+//!    `MergePreservingRelativeOrder` does it); among names that may come next the smallest is taken.
+//! 3. Names that the lists put in a circle stay together, and are ordered among themselves by what all lists
+//!    that have both of a pair agree on, then by size.
+//!
+//! Differs: Kubernetes takes the first complete list by server ID, and sorts everything when there is a circle
+//! anywhere; both make documents change as servers come and go.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, HashMap};
+
+/// Above this many names in one circle only size counts: comparing all pairs would take too long.
+const MAX_PAIRWISE: usize = 1024;
+
+/// All names of `lists`, each once, in the one order described above; `compare` says which name is smaller.
+///
+/// A list that has a name twice counts as if only its first mention were there.
+#[must_use]
+pub fn consensus<'a>(
+    lists: &[Vec<&'a str>],
+    compare: impl Fn(&str, &str) -> Ordering,
+) -> Vec<&'a str> {
+    let mut names: Vec<&'a str> = lists.iter().flatten().copied().collect();
+    names.sort_unstable_by(|a, b| compare(a, b).then_with(|| a.cmp(b)));
+    names.dedup();
+    let numbers: HashMap<&str, u32> = (0..).zip(&names).map(|(n, name)| (*name, n)).collect();
+    let mut numbered: Vec<Vec<u32>> = lists
+        .iter()
+        .map(|list| list.iter().filter_map(|name| numbers.get(name).copied()))
+        .map(first_mentions)
+        .collect();
+    let complete = |list: &Vec<u32>| list.len() == names.len();
+    if let Some(first) = numbered.iter().find(|list| complete(list)) {
+        let rest_agree = numbered.iter().all(|list| !complete(list) || list == first);
+        if rest_agree {
+            return first.iter().map(|n| names[*n as usize]).collect();
+        }
+        numbered.retain(complete);
+    }
+    ordered(names.len(), &numbered)
+        .into_iter()
+        .map(|n| names[n as usize])
+        .collect()
+}
+
+fn first_mentions(list: impl Iterator<Item = u32>) -> Vec<u32> {
+    let mut seen = std::collections::HashSet::new();
+    list.filter(|n| seen.insert(*n)).collect()
+}
+
+/// Orders the numbers below `count`, smaller numbers being smaller names.
+fn ordered(count: usize, lists: &[Vec<u32>]) -> Vec<u32> {
+    let followers = neighbours(count, lists);
+    by_components(&followers, |circle| by_agreement(circle, lists))
+}
+
+/// Who directly follows whom in any list.
+fn neighbours(count: usize, lists: &[Vec<u32>]) -> Vec<Vec<u32>> {
+    let mut followers = vec![Vec::new(); count];
+    for pair in lists.iter().flat_map(|list| list.windows(2)) {
+        followers[pair[0] as usize].push(pair[1]);
+    }
+    for list in &mut followers {
+        list.sort_unstable();
+        list.dedup();
+    }
+    followers
+}
+
+/// Orders one circle by the pairs on which all lists agree.
+fn by_agreement(circle: &[u32], lists: &[Vec<u32>]) -> Vec<u32> {
+    if circle.len() > MAX_PAIRWISE {
+        return circle.to_vec();
+    }
+    let places = places_in_lists(circle, lists);
+    let mut followers = vec![Vec::new(); circle.len()];
+    for a in 0..circle.len() {
+        for b in a + 1..circle.len() {
+            match agreement(&places, a, b) {
+                Some(Ordering::Less) => followers[a].push(narrow(b)),
+                Some(Ordering::Greater) => followers[b].push(narrow(a)),
+                _ => {}
+            }
+        }
+    }
+    by_components(&followers, <[u32]>::to_vec)
+        .into_iter()
+        .map(|local| circle[local as usize])
+        .collect()
+}
+
+/// For each list, where in it each member of the circle stands.
+fn places_in_lists(circle: &[u32], lists: &[Vec<u32>]) -> Vec<Vec<Option<u32>>> {
+    let place = |list: &Vec<u32>| {
+        let at: HashMap<u32, u32> = (0..).zip(list).map(|(place, n)| (*n, place)).collect();
+        circle.iter().map(|n| at.get(n).copied()).collect()
+    };
+    lists.iter().map(place).collect()
+}
+
+/// The order of a pair on which every list that has both agrees.
+fn agreement(places: &[Vec<Option<u32>>], a: usize, b: usize) -> Option<Ordering> {
+    let mut said = None;
+    for list in places {
+        if let (Some(at_a), Some(at_b)) = (list[a], list[b]) {
+            let says = at_a.cmp(&at_b);
+            if said.is_some_and(|said| said != says) {
+                return None;
+            }
+            said = Some(says);
+        }
+    }
+    said
+}
+
+/// Orders a graph: components after those they follow, the one with the smallest member first among those
+/// that may come next; `inside` orders the members, given by size, of a component of several.
+fn by_components(followers: &[Vec<u32>], inside: impl Fn(&[u32]) -> Vec<u32>) -> Vec<u32> {
+    let components = components(followers);
+    let mut component_of = vec![0; followers.len()];
+    for (number, members) in components.iter().enumerate() {
+        for member in members {
+            component_of[*member as usize] = number;
+        }
+    }
+    let crossing = |from: usize| {
+        let component_of = &component_of;
+        components[from]
+            .iter()
+            .flat_map(|member| &followers[*member as usize])
+            .map(move |to| component_of[*to as usize])
+            .filter(move |to| *to != from)
+    };
+    let mut waiting_for = vec![0_u32; components.len()];
+    for to in (0..components.len()).flat_map(crossing) {
+        waiting_for[to] += 1;
+    }
+    let entry = |number: usize| Reverse((components[number][0], number));
+    let mut ready: BinaryHeap<_> = (0..components.len())
+        .filter(|number| waiting_for[*number] == 0)
+        .map(entry)
+        .collect();
+    let mut order = Vec::with_capacity(followers.len());
+    while let Some(Reverse((_, number))) = ready.pop() {
+        match components[number].as_slice() {
+            [single] => order.push(*single),
+            circle => order.extend(inside(circle)),
+        }
+        for to in crossing(number) {
+            waiting_for[to] -= 1;
+            if waiting_for[to] == 0 {
+                ready.push(entry(to));
+            }
+        }
+    }
+    order
+}
+
+/// The strongly connected components, members sorted (Tarjan's algorithm with a stack of its own, because the
+/// depth of the graph is chosen by whoever sent the lists).
+fn components(followers: &[Vec<u32>]) -> Vec<Vec<u32>> {
+    const UNSEEN: u32 = u32::MAX;
+    let count = followers.len();
+    let (mut index, mut low) = (vec![UNSEEN; count], vec![0; count]);
+    let (mut open, mut is_open) = (Vec::new(), vec![false; count]);
+    let mut found = Vec::new();
+    let mut next_index = 0;
+    let mut visits: Vec<(u32, usize)> = Vec::new();
+    for root in 0..narrow(count) {
+        if index[root as usize] != UNSEEN {
+            continue;
+        }
+        visits.push((root, 0));
+        while let Some((node, done)) = visits.pop() {
+            let at = node as usize;
+            if done == 0 {
+                (index[at], low[at]) = (next_index, next_index);
+                next_index += 1;
+                open.push(node);
+                is_open[at] = true;
+            } else {
+                low[at] = low[at].min(low[followers[at][done - 1] as usize]);
+            }
+            let Some(step) = (done..followers[at].len()).find(|step| {
+                let to = followers[at][*step] as usize;
+                if index[to] != UNSEEN && is_open[to] {
+                    low[at] = low[at].min(index[to]);
+                }
+                index[to] == UNSEEN
+            }) else {
+                if low[at] == index[at] {
+                    found.push(closed(&mut open, &mut is_open, node));
+                }
+                continue;
+            };
+            visits.push((node, step + 1));
+            visits.push((followers[at][step], 0));
+        }
+    }
+    found
+}
+
+/// Takes a finished component off the stack of open nodes.
+fn closed(open: &mut Vec<u32>, is_open: &mut [bool], root: u32) -> Vec<u32> {
+    let mut members = Vec::new();
+    while let Some(node) = open.pop() {
+        is_open[node as usize] = false;
+        members.push(node);
+        if node == root {
+            break;
+        }
+    }
+    members.sort_unstable();
+    members
+}
+
+/// Counts here are bounded far below 32 bits by the readers of documents; saturating keeps this total.
+fn narrow(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
