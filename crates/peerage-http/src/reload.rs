@@ -1,0 +1,297 @@
+//! Values built from files that follow the files.
+//!
+//! A [`Reloading`] value keeps the bytes it was built from; [`Reloading::reload`] reads the files again and
+//! builds anew only when a byte changed, so mounted secrets that swap by symlink, copies that keep their time
+//! stamp and network mounts all work. Invariant: a value once loaded is never lost; files that cannot be read
+//! or built from keep the old value and are reported.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio_util::sync::CancellationToken;
+
+use crate::BoxError;
+
+/// What a look at the files led to.
+#[derive(Debug)]
+pub enum Reloaded {
+    /// The files are as they were.
+    Unchanged,
+    /// The files changed, and the value with them.
+    Changed,
+    /// The files changed or vanished and the old value is still in use.
+    Failed(BoxError),
+}
+
+type Build<T> = dyn Fn(&[Vec<u8>]) -> Result<T, BoxError> + Send + Sync;
+
+/// A value that is built from the bytes of some files, and again when they change.
+pub struct Reloading<T> {
+    name: &'static str,
+    files: Vec<PathBuf>,
+    build: Box<Build<T>>,
+    current: ArcSwap<Loaded<T>>,
+    generation: AtomicU64,
+}
+
+struct Loaded<T> {
+    bytes: Vec<Vec<u8>>,
+    value: Arc<T>,
+}
+
+impl<T: Send + Sync + 'static> Reloading<T> {
+    /// Reads the files and builds the first value. `name` says in reports what it is.
+    ///
+    /// # Errors
+    /// The file that could not be read, or what `build` made of the bytes.
+    pub fn load<E: Into<BoxError>>(
+        name: &'static str,
+        files: Vec<PathBuf>,
+        build: impl Fn(&[Vec<u8>]) -> Result<T, E> + Send + Sync + 'static,
+    ) -> Result<Self, BoxError> {
+        let build = move |bytes: &[Vec<u8>]| build(bytes).map_err(Into::into);
+        let bytes = read_all(&files)?;
+        let value = Arc::new(build(&bytes)?);
+        Ok(Self {
+            name,
+            files,
+            build: Box::new(build),
+            current: ArcSwap::from_pointee(Loaded { bytes, value }),
+            generation: AtomicU64::new(0),
+        })
+    }
+
+    /// A value that has no files and never changes.
+    #[must_use]
+    pub fn fixed(name: &'static str, value: T) -> Self {
+        let value = Arc::new(value);
+        Self {
+            name,
+            files: Vec::new(),
+            build: Box::new(|_| Err("a fixed value is not built again".into())),
+            current: ArcSwap::from_pointee(Loaded {
+                bytes: Vec::new(),
+                value,
+            }),
+            generation: AtomicU64::new(0),
+        }
+    }
+
+    /// The newest good value.
+    #[must_use]
+    pub fn get(&self) -> Arc<T> {
+        self.current.load().value.clone()
+    }
+
+    /// How often the value has changed. It is read before [`get`](Self::get) by who caches what follows from it.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Looks at the files once. Blocks for as long as reading them takes.
+    pub fn reload(&self) -> Reloaded {
+        if self.files.is_empty() {
+            return Reloaded::Unchanged;
+        }
+        match self.try_reload() {
+            Ok(true) => Reloaded::Changed,
+            Ok(false) => Reloaded::Unchanged,
+            Err(error) => Reloaded::Failed(error),
+        }
+    }
+
+    fn try_reload(&self) -> Result<bool, BoxError> {
+        let bytes = read_all(&self.files)?;
+        if bytes == self.current.load().bytes {
+            return Ok(false);
+        }
+        let value = Arc::new((self.build)(&bytes)?);
+        self.current.store(Arc::new(Loaded { bytes, value }));
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        Ok(true)
+    }
+}
+
+impl<T> fmt::Debug for Reloading<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reloading")
+            .field("name", &self.name)
+            .field("files", &self.files)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Something that can look at its files again.
+pub trait Reload: Send + Sync {
+    /// What it is, for reports.
+    fn name(&self) -> &str;
+    /// Its files.
+    fn files(&self) -> &[PathBuf];
+    /// Looks at the files once.
+    fn reload(&self) -> Reloaded;
+}
+
+impl<T: Send + Sync + 'static> Reload for Reloading<T> {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    fn reload(&self) -> Reloaded {
+        Reloading::reload(self)
+    }
+}
+
+/// Looks at the files of all `values` every `interval` until `stop`, logs what changed, and calls `report` for
+/// each change and failure. One failure is logged once, until it changes or ends; `report` hears of every one.
+pub async fn watch(
+    values: Vec<Arc<dyn Reload>>,
+    interval: Duration,
+    stop: CancellationToken,
+    mut report: impl FnMut(&str, &Reloaded),
+) {
+    let mut failing: Vec<Option<String>> = vec![None; values.len()];
+    let mut ticks = tokio::time::interval(interval.max(Duration::from_millis(10)));
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = ticks.tick() => {}
+        }
+        for (value, failing) in values.iter().zip(&mut failing) {
+            let looked = {
+                let value = value.clone();
+                tokio::task::spawn_blocking(move || value.reload()).await
+            };
+            let outcome = looked.unwrap_or_else(|panic| Reloaded::Failed(panic.into()));
+            log(value.name(), &outcome, failing);
+            if !matches!(outcome, Reloaded::Unchanged) {
+                report(value.name(), &outcome);
+            }
+        }
+    }
+}
+
+fn log(name: &str, outcome: &Reloaded, failing: &mut Option<String>) {
+    match outcome {
+        Reloaded::Unchanged => {
+            if failing.take().is_some() {
+                tracing::info!(what = name, "the files are again as loaded");
+            }
+        }
+        Reloaded::Changed => {
+            *failing = None;
+            tracing::info!(what = name, "the files changed and were loaded");
+        }
+        Reloaded::Failed(error) => {
+            let text = chain(error.as_ref());
+            if failing.as_deref() != Some(&text) {
+                tracing::error!(
+                    what = name,
+                    error = text,
+                    "the files changed and cannot be used; the old content stays in use"
+                );
+                *failing = Some(text);
+            }
+        }
+    }
+}
+
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}
+
+/// A file could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {}", path.display())]
+struct ReadError {
+    path: PathBuf,
+    source: std::io::Error,
+}
+
+fn read_all(files: &[PathBuf]) -> Result<Vec<Vec<u8>>, BoxError> {
+    let read = |path: &PathBuf| read(path).map_err(Into::into);
+    files.iter().map(read).collect()
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ReadError> {
+    std::fs::read(path).map_err(|source| ReadError {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn number(bytes: &[Vec<u8>]) -> Result<u32, BoxError> {
+        Ok(std::str::from_utf8(&bytes[0])?.trim().parse()?)
+    }
+
+    #[test]
+    fn a_value_follows_its_file_and_survives_a_broken_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("n");
+        std::fs::write(&file, "1").unwrap();
+        let value = Reloading::load("number", vec![file.clone()], number).unwrap();
+        assert!(matches!(value.reload(), Reloaded::Unchanged));
+        std::fs::write(&file, "2").unwrap();
+        assert!(matches!(value.reload(), Reloaded::Changed));
+        assert_eq!((*value.get(), value.generation()), (2, 1));
+        std::fs::write(&file, "x").unwrap();
+        assert!(matches!(value.reload(), Reloaded::Failed(_)));
+        std::fs::remove_file(&file).unwrap();
+        assert!(matches!(value.reload(), Reloaded::Failed(_)));
+        assert_eq!((*value.get(), value.generation()), (2, 1));
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = Reloading::load("n", vec!["/nonexistent/n".into()], number).unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/n"));
+    }
+
+    #[tokio::test]
+    async fn a_watched_value_reports_changes_and_failures() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("n");
+        std::fs::write(&file, "1").unwrap();
+        let value = Arc::new(Reloading::load("number", vec![file.clone()], number).unwrap());
+        let stop = CancellationToken::new();
+        let (sender, mut reports) = tokio::sync::mpsc::unbounded_channel();
+        let watched: Vec<Arc<dyn Reload>> = vec![value.clone()];
+        let task = tokio::spawn(watch(
+            watched,
+            Duration::from_millis(10),
+            stop.clone(),
+            move |_, outcome| {
+                let _ = sender.send(matches!(outcome, Reloaded::Changed));
+            },
+        ));
+        std::fs::write(&file, "5").unwrap();
+        while !reports.recv().await.unwrap() {}
+        assert_eq!(*value.get(), 5);
+        std::fs::write(&file, "no").unwrap();
+        while reports.recv().await.unwrap() {}
+        assert_eq!(*value.get(), 5);
+        stop.cancel();
+        task.await.unwrap();
+    }
+}

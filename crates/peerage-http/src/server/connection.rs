@@ -1,0 +1,268 @@
+//! One accepted connection: handshake, requests, and a watchdog beside them.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use prometheus_client::metrics::counter::Counter;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::pace::{Answers, InFlight};
+use super::{ConnInfo, Drain, ServerOptions, TlsPeer};
+use crate::io::{Observed, Traffic};
+use crate::{Request, Response, ServerTls, body};
+
+/// What kube-apiserver says when a handler panicked.
+const PANIC_TEXT: &str = "This request caused apiserver to panic. Look in the logs for details.\n";
+
+pub(super) struct Connection<S> {
+    pub(super) tls: ServerTls,
+    pub(super) service: S,
+    pub(super) options: Arc<ServerOptions>,
+    pub(super) drain: Drain,
+    pub(super) remote: SocketAddr,
+    pub(super) local: SocketAddr,
+}
+
+/// What the watchdog wants done.
+enum Verdict {
+    Fine,
+    CloseWhenIdle,
+    Cut,
+}
+
+impl<S> Connection<S>
+where
+    S: tower::Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    pub(super) async fn run(self, stream: TcpStream) {
+        let Some(config) = self.tls.config() else {
+            return self.serve(stream, None).await;
+        };
+        let handshake = handshake(
+            TlsAcceptor::from(config),
+            stream,
+            self.remote,
+            self.options.handshake_timeout,
+            self.drain.closing.clone(),
+        );
+        let Some(stream) = handshake.await else {
+            self.options.metrics.handshake_failures.inc();
+            return;
+        };
+        let peer = Arc::new(TlsPeer::of(&stream));
+        self.serve(stream, Some(peer)).await;
+    }
+
+    async fn serve<I>(self, stream: I, peer: Option<Arc<TlsPeer>>)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let http2 = peer
+            .as_ref()
+            .is_some_and(|peer| peer.alpn.as_deref() == Some(b"h2"));
+        let traffic = Traffic::new();
+        let answers = Answers::new(traffic.clone());
+        let builder = builder(&self.options, peer.as_deref());
+        let service = self.hyper_service(peer, answers.clone());
+        let io = TokioIo::new(Observed::new(stream, traffic.clone()));
+        let mut connection = pin!(builder.serve_connection_with_upgrades(io, service));
+        let mut ticks = tokio::time::interval(tick(&self.options));
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut closing = false;
+        loop {
+            let verdict = tokio::select! {
+                ended = connection.as_mut() => {
+                    if let Err(error) = ended {
+                        tracing::debug!(remote = %self.remote, error, "connection ended");
+                    }
+                    return;
+                }
+                () = self.drain.cut.cancelled() => return,
+                () = self.drain.closing.cancelled(), if !closing => Verdict::CloseWhenIdle,
+                _ = ticks.tick() => self.watch(&traffic, &answers, http2),
+            };
+            match verdict {
+                Verdict::Fine => {}
+                Verdict::Cut => return,
+                Verdict::CloseWhenIdle if closing => {}
+                Verdict::CloseWhenIdle => {
+                    closing = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
+        }
+    }
+
+    /// Judges the connection by what moved on it.
+    fn watch(&self, traffic: &Traffic, answers: &Answers, http2: bool) -> Verdict {
+        let now = traffic.now();
+        let over =
+            |since: u64, limit: Duration| u128::from(now.saturating_sub(since)) > limit.as_millis();
+        let options = &self.options;
+        let stalled = answers
+            .sweep(u64::try_from(options.write_stall_timeout.as_millis()).unwrap_or(u64::MAX));
+        options.metrics.stalled.inc_by(stalled as u64);
+        if traffic
+            .write_blocked()
+            .is_some_and(|since| over(since, options.write_stall_timeout))
+        {
+            options.metrics.stalled.inc();
+            tracing::debug!(remote = %self.remote, "connection cut: the client does not read");
+            return Verdict::Cut;
+        }
+        let Some(idle_since) = answers.idle_since() else {
+            return Verdict::Fine;
+        };
+        let head_since = match traffic.read_since() {
+            _ if http2 => None,
+            None if answers.total() == 0 => Some(0),
+            since => since,
+        };
+        if head_since.is_some_and(|since| over(since, options.header_read_timeout)) {
+            tracing::debug!(remote = %self.remote, "connection cut: the request's head took too long");
+            return Verdict::Cut;
+        }
+        if over(idle_since, options.idle_timeout) {
+            return Verdict::CloseWhenIdle;
+        }
+        Verdict::Fine
+    }
+
+    fn hyper_service(&self, tls: Option<Arc<TlsPeer>>, answers: Arc<Answers>) -> Requests<S> {
+        Requests {
+            info: ConnInfo {
+                remote: self.remote,
+                local: self.local,
+                tls,
+            },
+            drain: self.drain.clone(),
+            service: self.service.clone(),
+            panics: self.options.metrics.panics.clone(),
+            answers,
+        }
+    }
+}
+
+/// The service as hyper wants it: adds what a request is told about its connection, and keeps count.
+struct Requests<S> {
+    info: ConnInfo,
+    drain: Drain,
+    service: S,
+    panics: Counter,
+    answers: Arc<Answers>,
+}
+
+impl<S> hyper::service::Service<http::Request<Incoming>> for Requests<S>
+where
+    S: tower::Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+
+    fn call(&self, request: http::Request<Incoming>) -> Self::Future {
+        let in_flight = self.answers.begin();
+        let mut request = request.map(body::boxed);
+        request.extensions_mut().insert(self.info.clone());
+        request.extensions_mut().insert(self.drain.clone());
+        let answer = self.service.clone().oneshot(request);
+        Box::pin(answered(answer, in_flight, self.panics.clone()))
+    }
+}
+
+/// Waits for an answer, be it that of a panic.
+async fn answered(
+    answer: impl Future<Output = Result<Response, Infallible>> + Send,
+    in_flight: InFlight,
+    panics: Counter,
+) -> Result<Response, Infallible> {
+    let response = match AssertUnwindSafe(answer).catch_unwind().await {
+        Ok(Ok(response)) => response,
+        Err(_) => {
+            panics.inc();
+            panicked()
+        }
+    };
+    Ok(response.map(|body| in_flight.pace(body)))
+}
+
+async fn handshake(
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    remote: SocketAddr,
+    limit: Duration,
+    closing: CancellationToken,
+) -> Option<TlsStream<TcpStream>> {
+    let shaken = tokio::select! {
+        () = closing.cancelled() => return None,
+        shaken = tokio::time::timeout(limit, acceptor.accept(stream)) => shaken,
+    };
+    match shaken {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(error)) => tracing::debug!(%remote, %error, "TLS handshake failed"),
+        Err(_) => tracing::debug!(%remote, "TLS handshake took too long"),
+    }
+    None
+}
+
+fn panicked() -> Response {
+    let mut response = Response::new(body::full(PANIC_TEXT));
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    let text = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, text);
+    response
+}
+
+/// How often the watchdog looks: a fraction of the shortest time it watches over.
+fn tick(options: &ServerOptions) -> Duration {
+    let shortest = options
+        .header_read_timeout
+        .min(options.idle_timeout)
+        .min(options.write_stall_timeout);
+    (shortest / 8).clamp(Duration::from_millis(10), Duration::from_secs(5))
+}
+
+fn builder(options: &ServerOptions, peer: Option<&TlsPeer>) -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .max_headers(options.max_headers)
+        // hyper refuses smaller buffers.
+        .max_buf_size(options.max_header_bytes.max(8192));
+    let streams = options.h2_max_streams.max(1);
+    let window = options.h2_stream_window.clamp(1 << 16, 1 << 24);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(streams)
+        .max_pending_accept_reset_streams(options.h2_max_pending_resets)
+        .max_local_error_reset_streams(options.h2_max_pending_resets)
+        .max_header_list_size(u32::try_from(options.max_header_bytes).unwrap_or(u32::MAX))
+        .initial_stream_window_size(window)
+        // Room for every stream, so that a body nobody reads cannot hold up the others (hyperium/hyper #2899).
+        .initial_connection_window_size(window.saturating_mul(streams).min((1 << 31) - 1));
+    match peer.map(|peer| peer.alpn.as_deref()) {
+        None => builder,
+        Some(Some(b"h2")) => builder.http2_only(),
+        Some(_) => builder.http1_only(),
+    }
+}

@@ -1,0 +1,135 @@
+//! PEM from a file or from memory, and what is read out of it.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::TlsError;
+
+/// Where PEM comes from. Files are followed, bytes never change.
+#[derive(Debug, Clone)]
+pub enum Pem {
+    /// A file that is read again when it changes.
+    File(PathBuf),
+    /// Bytes in memory.
+    Bytes(Bytes),
+}
+
+impl Pem {
+    /// PEM in a file.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Pem::File(path.into())
+    }
+
+    /// PEM in memory.
+    pub fn bytes(bytes: impl Into<Bytes>) -> Self {
+        Pem::Bytes(bytes.into())
+    }
+
+    /// The file to name in errors.
+    pub(crate) fn origin(&self, purpose: &str) -> String {
+        match self {
+            Pem::File(path) => path.display().to_string(),
+            Pem::Bytes(_) => format!("the {purpose}"),
+        }
+    }
+
+    fn read(&self) -> Result<Bytes, TlsError> {
+        match self {
+            Pem::Bytes(bytes) => Ok(bytes.clone()),
+            Pem::File(path) => match std::fs::read(path) {
+                Ok(bytes) => Ok(bytes.into()),
+                Err(source) => Err(TlsError::Read {
+                    path: path.clone(),
+                    source,
+                }),
+            },
+        }
+    }
+}
+
+/// Several PEM sources of which the files are followed: their bytes by position.
+pub(crate) struct Sources {
+    sources: Vec<Pem>,
+}
+
+impl Sources {
+    pub(crate) fn new(sources: Vec<Pem>) -> Self {
+        Self { sources }
+    }
+
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let file = |source: &Pem| match source {
+            Pem::File(path) => Some(path.clone()),
+            Pem::Bytes(_) => None,
+        };
+        self.sources.iter().filter_map(file).collect()
+    }
+
+    /// Reads every source by itself, so that errors name the file.
+    pub(crate) fn check(&self) -> Result<(), TlsError> {
+        self.sources
+            .iter()
+            .try_for_each(|source| source.read().map(drop))
+    }
+
+    /// All sources' bytes, given those of the files in the order of [`files`](Self::files).
+    pub(crate) fn fill(&self, files: &[Vec<u8>]) -> Vec<Bytes> {
+        let mut files = files.iter();
+        let fill = |source: &Pem| match source {
+            Pem::Bytes(bytes) => bytes.clone(),
+            Pem::File(_) => files
+                .next()
+                .map(|file| Bytes::copy_from_slice(file))
+                .unwrap_or_default(),
+        };
+        self.sources.iter().map(fill).collect()
+    }
+}
+
+/// The certificates of a PEM text, at least one.
+///
+/// # Errors
+/// [`TlsError::NoCertificate`] with `origin` when there is none, or one cannot be decoded.
+pub fn certificates(pem: &[u8], origin: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let none = || TlsError::NoCertificate {
+        origin: origin.to_owned(),
+    };
+    let found = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        _ => Err(none()),
+    }
+}
+
+/// The CAs of a PEM bundle. Entries that cannot be a trust anchor are left out, like Kubernetes does, as long
+/// as one can.
+///
+/// # Errors
+/// [`TlsError::NoCertificate`] when no entry is usable.
+pub fn roots(pem: &[u8], origin: &str) -> Result<RootCertStore, TlsError> {
+    let mut store = RootCertStore::empty();
+    let (added, ignored) = store.add_parsable_certificates(certificates(pem, origin)?);
+    if added == 0 {
+        return Err(TlsError::NoCertificate {
+            origin: origin.to_owned(),
+        });
+    }
+    if ignored > 0 {
+        tracing::warn!(
+            origin,
+            ignored,
+            "certificates that cannot be a CA are left out"
+        );
+    }
+    Ok(store)
+}
+
+pub(crate) fn key(pem: &[u8], origin: &str) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|_| TlsError::NoKey {
+        origin: origin.to_owned(),
+    })
+}

@@ -1,0 +1,390 @@
+//! Sending requests to one server.
+//!
+//! [`Upstream::send`] takes a request, finds or opens a connection, and returns the answer as soon as its head
+//! is there; the body streams. [`Upstream::upgrade`] uses a connection of its own, since HTTP/2 cannot be
+//! upgraded. Which server to ask, what headers identify the user, and what a failure looks like to a client
+//! are the callers' business.
+//!
+//! What this does to a request: `Host` (or `:authority`) becomes the server's address, `Expect` is dropped
+//! because the body is never held back, the extensions stay here. The path and query go out byte for byte,
+//! bodies in whatever encoding they have. Nothing is followed, rewritten or unpacked.
+//!
+//! Retries, all before the first byte of an answer: a request that the server certainly has not looked at
+//! (GOAWAY, REFUSED_STREAM, a pooled connection that was already closed) goes over another connection, a safe
+//! one also once when a used connection broke under it. Everything else is the caller's decision, who gets the
+//! request back when that is harmless (see [`SendError::take_request`]).
+//!
+//! Invariants: everything that waits has a limit; dropping a future or a body cancels what it stands for on
+//! the server at once; a body that breaks off is an error for its reader, never a clean end.
+
+mod connect;
+mod error;
+mod pool;
+mod replay;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{EXPECT, HOST, HeaderValue};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Method, Uri, Version};
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
+use tokio::time::timeout;
+
+pub use error::{SendError, Stage};
+
+use crate::{Body, BoxError, ClientTls, Request, Response, body, hop};
+use connect::Opened;
+use error::{Cause, exchange_cause};
+use pool::{Lease, NoPlace, Place, Pool, Sender};
+use replay::Replay;
+
+/// How often a request that was turned away unseen is sent again.
+const RETRIES: usize = 3;
+
+/// Where an upstream is and how long each step with it may take.
+#[derive(Debug, Clone)]
+pub struct UpstreamOptions {
+    /// The server: `host:port`.
+    pub address: String,
+    /// How to connect: trusted CAs, expected name, own certificate.
+    pub tls: ClientTls,
+    /// Connections at one time.
+    pub max_connections: usize,
+    /// Requests at one time on one HTTP/2 connection; less if the server allows less.
+    pub max_streams_per_connection: usize,
+    /// Requests that may wait for a connection.
+    pub max_waiting: usize,
+    /// How long a request may wait for a connection.
+    pub queue_timeout: Duration,
+    /// How long looking up the name, and making the TCP connection, may each take.
+    pub connect_timeout: Duration,
+    /// How long the TLS handshake, and then the HTTP one, may each take.
+    pub handshake_timeout: Duration,
+    /// How long the server may take to begin its answer. A [`FirstByteTimeout`] in a request's extensions wins.
+    pub first_byte_timeout: Duration,
+    /// After how long without a request a connection is closed.
+    pub idle_timeout: Duration,
+    /// How long nothing may be heard after a request until new ones avoid the connection.
+    pub suspect_after: Duration,
+    /// How often an HTTP/2 connection with open requests and without traffic is pinged. Not less than ten
+    /// seconds, or servers close connections for it.
+    pub ping_interval: Duration,
+    /// How long the answer to a ping may take.
+    pub ping_timeout: Duration,
+    /// How long the other end may leave sent bytes unacknowledged until the kernel gives it up.
+    pub dead_after: Duration,
+    /// Bytes of one answer that are taken before they are read by whom they are for.
+    pub stream_window: u32,
+    /// Bytes of an answer's head.
+    pub max_header_bytes: usize,
+    /// Header lines of an answer.
+    pub max_headers: usize,
+}
+
+impl UpstreamOptions {
+    /// The usual limits for a server at this `host:port`.
+    #[must_use]
+    pub fn new(address: impl Into<String>, tls: ClientTls) -> Self {
+        Self {
+            address: address.into(),
+            tls,
+            max_connections: 128,
+            max_streams_per_connection: 100,
+            max_waiting: 10_000,
+            queue_timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(5),
+            handshake_timeout: Duration::from_secs(5),
+            first_byte_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(60),
+            suspect_after: Duration::from_secs(3),
+            ping_interval: Duration::from_secs(10),
+            ping_timeout: Duration::from_secs(5),
+            dead_after: Duration::from_secs(10),
+            stream_window: 512 << 10,
+            max_header_bytes: 1 << 20,
+            max_headers: 1024,
+        }
+    }
+}
+
+/// In a request's extensions: how long the server may take to begin its answer.
+#[derive(Debug, Clone, Copy)]
+pub struct FirstByteTimeout(pub Duration);
+
+/// What an upstream's connections are doing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UpstreamStats {
+    /// Open connections.
+    pub connections: usize,
+    /// Connections being opened.
+    pub opening: usize,
+    /// Requests waiting for a connection.
+    pub waiting: usize,
+    /// Requests on HTTP/2 connections.
+    pub streams: usize,
+    /// HTTP/2 connections on which an expected answer is late.
+    pub suspect: usize,
+}
+
+/// One remote server. Clones share its connections, which end when the last clone is dropped.
+#[derive(Clone)]
+pub struct Upstream(Arc<Inner>);
+
+struct Inner {
+    options: Arc<UpstreamOptions>,
+    authority: Option<Authority>,
+    host: Option<HeaderValue>,
+    pool: Arc<Pool>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.pool.close();
+    }
+}
+
+impl std::fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Upstream")
+            .field(&self.0.options.address)
+            .finish()
+    }
+}
+
+impl Upstream {
+    /// A server; nothing is opened before the first request.
+    #[must_use]
+    pub fn new(options: UpstreamOptions) -> Self {
+        let options = Arc::new(options);
+        Self(Arc::new(Inner {
+            authority: options.address.parse().ok(),
+            host: HeaderValue::try_from(options.address.as_str()).ok(),
+            pool: Pool::new(options.clone()),
+            options,
+        }))
+    }
+
+    /// The server's `host:port`.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.0.options.address
+    }
+
+    /// What its connections are doing.
+    #[must_use]
+    pub fn stats(&self) -> UpstreamStats {
+        self.0.pool.stats()
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    ///
+    /// # Errors
+    /// [`SendError`], with the request in it when it may be sent elsewhere.
+    pub async fn send(&self, request: Request) -> Result<Response, SendError> {
+        if request.method() == Method::CONNECT {
+            return Err(self
+                .error(Cause::NotForwarded, None)
+                .with_request(Some(request)));
+        }
+        let (head, body) = request.into_parts();
+        let replay = Replay::new(body);
+        let mut sent = false;
+        let mut from_id = 0;
+        let mut second_chance = head.method.is_safe();
+        let mut retries = RETRIES;
+        let failed = loop {
+            let Some(body) = replay.read() else {
+                break self.error(Cause::RequestBody, None);
+            };
+            let lease = match self.0.pool.place(from_id).await {
+                Ok(lease) => lease,
+                Err(none) => break self.no_place(none),
+            };
+            let reused = lease.reused;
+            let error = match self.exchange(lease, &head, body).await {
+                Ok(response) => {
+                    replay.commit();
+                    return Ok(response);
+                }
+                Err(error) => error,
+            };
+            sent |= error.sent();
+            let broken = matches!(error.cause(), Cause::Closed | Cause::PingTimeout);
+            let unseen = error.cause().is_unprocessed() || !error.sent();
+            let again =
+                retries > 0 && (unseen || (broken && reused && std::mem::take(&mut second_chance)));
+            if !again {
+                break error;
+            }
+            retries -= 1;
+            from_id = self.0.pool.next_id();
+        };
+        let harmless = !sent || head.method.is_safe();
+        let request = harmless.then(|| replay.read()).flatten();
+        Err(failed
+            .with_sent(sent)
+            .with_request(request.map(|body| Request::from_parts(head, body))))
+    }
+
+    /// Sends a request that asks for an upgrade, over a connection of its own, and waits for the head of its
+    /// answer. After a `101` hyper's `OnUpgrade` is in the response's extensions; any other answer is an
+    /// ordinary one, to be judged by the caller.
+    ///
+    /// # Errors
+    /// [`SendError`]; also for a request that is no upgrade by [`hop::is_upgrade`].
+    pub async fn upgrade(&self, request: Request) -> Result<Response, SendError> {
+        if !hop::is_upgrade(request.headers()) {
+            return Err(self
+                .error(Cause::NoUpgrade, None)
+                .with_request(Some(request)));
+        }
+        let traffic = crate::io::Traffic::new();
+        let (mut sender, connection) = match connect::open(&self.0.options, &traffic, true).await {
+            Ok(Opened::Http1(sender, connection)) => (sender, connection),
+            Ok(Opened::Http2(..)) => {
+                return Err(self
+                    .error(Cause::Handshake, None)
+                    .with_request(Some(request)));
+            }
+            Err(failure) => {
+                let error = self.error(failure.cause, failure.source);
+                return Err(error.with_request(Some(request)));
+            }
+        };
+        let address = self.0.options.address.clone();
+        tokio::spawn(async move {
+            if let Err(error) = connection.with_upgrades().await {
+                tracing::debug!(address, %error, "upgraded connection ended");
+            }
+        });
+        let (head, body) = request.into_parts();
+        let limit = self.first_byte_timeout(&head);
+        let request = self.http1_request(&head, body);
+        match timeout(limit, sender.send_request(request)).await {
+            Ok(Ok(response)) => {
+                Ok(response.map(|body| body::guarded(body::boxed(body), Held(sender))))
+            }
+            Ok(Err(error)) => Err(self
+                .error(exchange_cause(&error), Some(error.into()))
+                .with_sent(true)),
+            Err(_) => Err(self.error(Cause::FirstByte, None).with_sent(true)),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        lease: Lease,
+        head: &http::request::Parts,
+        body: Body,
+    ) -> Result<Response, SendError> {
+        let Lease {
+            sender, mut place, ..
+        } = lease;
+        let limit = self.first_byte_timeout(head);
+        let answered = match sender {
+            Sender::Http2(mut sender) => {
+                let request = self.http2_request(head, body);
+                timeout(limit, sender.try_send_request(request)).await
+            }
+            Sender::Http1(mut sender) => {
+                let request = self.http1_request(head, body);
+                let answered = timeout(limit, sender.try_send_request(request)).await;
+                if matches!(answered, Ok(Ok(_))) {
+                    place.keep(sender);
+                }
+                answered
+            }
+        };
+        match answered {
+            Ok(Ok(response)) => Ok(receive(response, place)),
+            Ok(Err(error)) => Err(self.failed_exchange(error, &place)),
+            Err(_) => Err(self.error(Cause::FirstByte, None).with_sent(true)),
+        }
+    }
+
+    fn failed_exchange(
+        &self,
+        mut error: TrySendError<http::Request<Body>>,
+        place: &Place,
+    ) -> SendError {
+        let unsent = error.take_message().is_some();
+        let error = error.into_error();
+        let cause = exchange_cause(&error);
+        if matches!(cause, Cause::Closed | Cause::PingTimeout | Cause::GoAway) {
+            place.retire();
+        }
+        let sent = !unsent && !cause.is_unprocessed();
+        self.error(cause, Some(error.into())).with_sent(sent)
+    }
+
+    fn no_place(&self, none: NoPlace) -> SendError {
+        match none {
+            NoPlace::Saturated => self.error(Cause::Saturated, None),
+            NoPlace::Failed(failure) => {
+                let source = failure
+                    .source
+                    .as_ref()
+                    .map(|source| BoxError::from(source.to_string()));
+                self.error(failure.cause, source)
+            }
+        }
+    }
+
+    fn error(&self, cause: Cause, source: Option<BoxError>) -> SendError {
+        SendError::new(cause, &self.0.options.address, source)
+    }
+
+    fn first_byte_timeout(&self, head: &http::request::Parts) -> Duration {
+        let own = head.extensions.get::<FirstByteTimeout>();
+        own.map_or(self.0.options.first_byte_timeout, |limit| limit.0)
+    }
+
+    fn http1_request(&self, head: &http::request::Parts, body: Body) -> Request {
+        let mut request = http::Request::new(body);
+        *request.method_mut() = head.method.clone();
+        *request.headers_mut() = head.headers.clone();
+        *request.version_mut() = Version::HTTP_11;
+        *request.uri_mut() = Uri::from(target(&head.uri));
+        request.headers_mut().remove(EXPECT);
+        if let Some(host) = &self.0.host {
+            request.headers_mut().insert(HOST, host.clone());
+        }
+        request
+    }
+
+    fn http2_request(&self, head: &http::request::Parts, body: Body) -> Request {
+        let mut request = http::Request::new(body);
+        *request.method_mut() = head.method.clone();
+        *request.headers_mut() = head.headers.clone();
+        *request.version_mut() = Version::HTTP_2;
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(Scheme::HTTPS);
+        parts.authority.clone_from(&self.0.authority);
+        parts.path_and_query = Some(target(&head.uri));
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+        }
+        request.headers_mut().remove(EXPECT);
+        request.headers_mut().remove(HOST);
+        request
+    }
+}
+
+/// The path and query as they came.
+fn target(uri: &Uri) -> PathAndQuery {
+    let root = || PathAndQuery::from_static("/");
+    uri.path_and_query().cloned().unwrap_or_else(root)
+}
+
+/// The answer, whose place on the connection is free again when its body has been read or dropped.
+fn receive(response: http::Response<Incoming>, place: Place) -> Response {
+    let (mut head, incoming) = response.into_parts();
+    head.version = Version::HTTP_11;
+    Response::from_parts(head, body::guarded(body::boxed(incoming), place))
+}
+
+/// Keeps the sender of an upgraded connection while its answer is read.
+struct Held<S>(#[allow(dead_code)] S);
+impl<S> Unpin for Held<S> {}

@@ -1,0 +1,269 @@
+//! Why a request did not get an answer, whose fault it was, and whether it may be sent elsewhere.
+
+use std::fmt;
+use std::io;
+
+use crate::{BoxError, Request};
+
+/// How far a request got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// It cannot be sent over this kind of connection at all.
+    Request,
+    /// It waited for a free connection.
+    Queue,
+    /// The server's name was looked up.
+    Resolve,
+    /// The TCP connection was made.
+    Connect,
+    /// The TLS handshake ran.
+    Tls,
+    /// The HTTP connection was set up.
+    Handshake,
+    /// It was being sent.
+    Send,
+    /// Its answer was awaited.
+    Response,
+    /// Its answer did not begin in time.
+    Timeout,
+}
+
+/// A request without an answer.
+#[derive(Debug)]
+pub struct SendError {
+    stage: Stage,
+    cause: Cause,
+    address: String,
+    sent: bool,
+    request: Option<Box<Request>>,
+    source: Option<BoxError>,
+}
+
+/// What went wrong. The variants' labels are the values of metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    NotForwarded,
+    NoUpgrade,
+    Saturated,
+    Resolve,
+    Refused,
+    ConnectTimeout,
+    Unreachable,
+    TlsTimeout,
+    TlsName,
+    TlsIssuer,
+    TlsExpired,
+    TlsRejected,
+    TlsOther,
+    Handshake,
+    Closed,
+    PingTimeout,
+    GoAway,
+    RefusedStream,
+    Reset,
+    BadAnswer,
+    RequestBody,
+    FirstByte,
+}
+
+impl Cause {
+    pub(crate) fn stage(self) -> Stage {
+        match self {
+            Cause::NotForwarded | Cause::NoUpgrade => Stage::Request,
+            Cause::Saturated => Stage::Queue,
+            Cause::Resolve => Stage::Resolve,
+            Cause::Refused | Cause::ConnectTimeout | Cause::Unreachable => Stage::Connect,
+            Cause::TlsTimeout | Cause::TlsName | Cause::TlsIssuer => Stage::Tls,
+            Cause::TlsExpired | Cause::TlsRejected | Cause::TlsOther => Stage::Tls,
+            Cause::Handshake => Stage::Handshake,
+            Cause::RequestBody => Stage::Send,
+            Cause::Closed | Cause::PingTimeout | Cause::GoAway => Stage::Response,
+            Cause::RefusedStream | Cause::Reset | Cause::BadAnswer => Stage::Response,
+            Cause::FirstByte => Stage::Timeout,
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Cause::NotForwarded => "not_forwarded",
+            Cause::NoUpgrade => "no_upgrade",
+            Cause::Saturated => "saturated",
+            Cause::Resolve => "resolve",
+            Cause::Refused => "connect_refused",
+            Cause::ConnectTimeout => "connect_timeout",
+            Cause::Unreachable => "connect",
+            Cause::TlsTimeout => "tls_timeout",
+            Cause::TlsName => "tls_name",
+            Cause::TlsIssuer => "tls_issuer",
+            Cause::TlsExpired => "tls_expired",
+            Cause::TlsRejected => "tls_rejected",
+            Cause::TlsOther => "tls",
+            Cause::Handshake => "handshake",
+            Cause::Closed => "closed",
+            Cause::PingTimeout => "ping_timeout",
+            Cause::GoAway => "goaway",
+            Cause::RefusedStream => "refused_stream",
+            Cause::Reset => "reset",
+            Cause::BadAnswer => "bad_answer",
+            Cause::RequestBody => "request_body",
+            Cause::FirstByte => "first_byte_timeout",
+        }
+    }
+
+    /// What happened, to be followed by the address.
+    fn text(self) -> &'static str {
+        match self {
+            Cause::NotForwarded => "requests of this method are not forwarded to",
+            Cause::NoUpgrade => "only SPDY and WebSocket upgrades are forwarded to",
+            Cause::Saturated => "too many requests wait for a connection to",
+            Cause::Resolve => "no address was found for",
+            Cause::Refused => "nobody accepts connections at",
+            Cause::ConnectTimeout => "no connection in time to",
+            Cause::Unreachable => "no connection to",
+            Cause::TlsTimeout => "no TLS handshake in time with",
+            Cause::TlsName => "the certificate has not the expected name: that of",
+            Cause::TlsIssuer => "the certificate is not from a trusted CA: that of",
+            Cause::TlsExpired => "the certificate is not valid at this time: that of",
+            Cause::TlsRejected => "the TLS handshake was refused by",
+            Cause::TlsOther => "the TLS handshake failed with",
+            Cause::Handshake => "no HTTP connection to",
+            Cause::Closed => "the connection ended before the answer from",
+            Cause::PingTimeout => "no sign of life from",
+            Cause::GoAway => "the connection was about to be closed by",
+            Cause::RefusedStream => "the request was turned away by",
+            Cause::Reset => "the request was cancelled by",
+            Cause::BadAnswer => "the answer cannot be understood: that of",
+            Cause::RequestBody => "the request's body broke off on its way to",
+            Cause::FirstByte => "no answer in time from",
+        }
+    }
+
+    /// Whether the server certainly has not begun to act on the request.
+    pub(crate) fn is_unprocessed(self) -> bool {
+        use Stage::{Connect, Handshake, Queue, Request, Resolve, Tls};
+        matches!(self, Cause::GoAway | Cause::RefusedStream)
+            || matches!(
+                self.stage(),
+                Request | Queue | Resolve | Connect | Tls | Handshake
+            )
+    }
+}
+
+impl SendError {
+    pub(crate) fn new(cause: Cause, address: &str, source: Option<BoxError>) -> Self {
+        Self {
+            stage: cause.stage(),
+            cause,
+            address: address.to_owned(),
+            sent: false,
+            request: None,
+            source,
+        }
+    }
+
+    pub(crate) fn with_sent(mut self, sent: bool) -> Self {
+        self.sent = sent;
+        self
+    }
+
+    pub(crate) fn with_request(mut self, request: Option<Request>) -> Self {
+        self.request = request.map(Box::new);
+        self
+    }
+
+    pub(crate) fn cause(&self) -> Cause {
+        self.cause
+    }
+
+    /// How far the request got.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// A short word for metrics, from a fixed set.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        self.cause.label()
+    }
+
+    /// Whether the server may have seen, and acted on, the request.
+    #[must_use]
+    pub fn sent(&self) -> bool {
+        self.sent
+    }
+
+    /// The request as it was given, if it does no harm to send it elsewhere: the server has not acted on it, or
+    /// its method is safe; and its body can be had again.
+    pub fn take_request(&mut self) -> Option<Request> {
+        self.request.take().map(|request| *request)
+    }
+
+    /// Whether the server, or the way to it, is to blame, rather than the request or its sender.
+    #[must_use]
+    pub fn is_servers_fault(&self) -> bool {
+        !matches!(
+            self.cause,
+            Cause::NotForwarded | Cause::NoUpgrade | Cause::RequestBody
+        )
+    }
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.cause.text(), self.address)
+    }
+}
+
+impl std::error::Error for SendError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// What a failed handshake says about the two certificates.
+pub(crate) fn tls_cause(error: &io::Error) -> Cause {
+    use rustls::CertificateError as C;
+    let inner = error
+        .get_ref()
+        .and_then(|e| e.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(certificate)) => match certificate {
+            C::NotValidForName | C::NotValidForNameContext { .. } => Cause::TlsName,
+            C::UnknownIssuer => Cause::TlsIssuer,
+            C::Expired
+            | C::ExpiredContext { .. }
+            | C::NotValidYet
+            | C::NotValidYetContext { .. } => Cause::TlsExpired,
+            _ => Cause::TlsOther,
+        },
+        Some(rustls::Error::AlertReceived(_)) => Cause::TlsRejected,
+        _ => Cause::TlsOther,
+    }
+}
+
+/// What hyper's error about a request on an established connection means.
+pub(crate) fn exchange_cause(error: &hyper::Error) -> Cause {
+    let h2 = std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |e| {
+        e.source()
+    })
+    .find_map(|e| e.downcast_ref::<h2::Error>());
+    if error.is_timeout() {
+        return Cause::PingTimeout;
+    }
+    match h2 {
+        Some(h2)
+            if h2.is_go_away() && h2.is_remote() && h2.reason() == Some(h2::Reason::NO_ERROR) =>
+        {
+            Cause::GoAway
+        }
+        Some(h2) if h2.is_reset() && h2.is_remote() => match h2.reason() {
+            Some(h2::Reason::REFUSED_STREAM) => Cause::RefusedStream,
+            _ => Cause::Reset,
+        },
+        Some(h2) if h2.is_reset() => Cause::RequestBody,
+        _ if error.is_user() => Cause::RequestBody,
+        _ if error.is_parse() => Cause::BadAnswer,
+        _ => Cause::Closed,
+    }
+}

@@ -1,0 +1,225 @@
+//! A request body that can be sent a second time while little of it has been read.
+//!
+//! The frames of the first [`KEPT`] bytes are kept (not copied) until the answer begins, so that a request that
+//! a server turned away unseen can go over another connection. Invariant: at most one reader at a time gets
+//! frames; one that was replaced gets an error.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::BodyExt;
+
+use crate::{Body, BoxError, body};
+
+/// More than nearly every API object; what is larger is sent once.
+const KEPT: usize = 256 << 10;
+
+/// The sender's hold on a body that readers come and go for.
+pub(super) enum Replay {
+    Empty,
+    Body(Arc<Mutex<State>>),
+}
+
+pub(super) struct State {
+    body: Body,
+    kept: Vec<Bytes>,
+    kept_bytes: usize,
+    /// Whether everything read so far is in `kept`.
+    whole: bool,
+    reader: u64,
+    ended: bool,
+}
+
+/// The body was given to another reader.
+#[derive(Debug, thiserror::Error)]
+#[error("the request is being sent again")]
+struct Replaced;
+
+impl Replay {
+    pub(super) fn new(body: Body) -> Self {
+        if body.is_end_stream() {
+            return Replay::Empty;
+        }
+        let state = State {
+            body,
+            kept: Vec::new(),
+            kept_bytes: 0,
+            whole: true,
+            reader: 0,
+            ended: false,
+        };
+        Replay::Body(Arc::new(Mutex::new(state)))
+    }
+
+    /// The body from its start, for a new reader; none if its start is gone.
+    pub(super) fn read(&self) -> Option<Body> {
+        let Replay::Body(shared) = self else {
+            return Some(body::empty());
+        };
+        let mut state = lock(shared);
+        if !state.whole {
+            return None;
+        }
+        state.reader += 1;
+        let reader = Reader {
+            number: state.reader,
+            next: 0,
+            shared: shared.clone(),
+        };
+        Some(reader.boxed_unsync())
+    }
+
+    /// Lets go of what was kept: the body will not be needed again.
+    pub(super) fn commit(&self) {
+        if let Replay::Body(shared) = self {
+            lock(shared).forget();
+        }
+    }
+}
+
+fn lock(shared: &Mutex<State>) -> MutexGuard<'_, State> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    fn forget(&mut self) {
+        self.whole = false;
+        self.kept_bytes = 0;
+    }
+
+    fn keep(&mut self, frame: &Frame<Bytes>) {
+        if !self.whole {
+            return;
+        }
+        match frame.data_ref() {
+            Some(data) if self.kept_bytes + data.len() <= KEPT => {
+                self.kept_bytes += data.len();
+                self.kept.push(data.clone());
+            }
+            _ => {
+                self.forget();
+                self.kept = Vec::new();
+            }
+        }
+    }
+}
+
+struct Reader {
+    shared: Arc<Mutex<State>>,
+    number: u64,
+    /// Index of the next kept frame to read; past the end, frames come from the body.
+    next: usize,
+}
+
+impl http_body::Body for Reader {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        let mut state = lock(&this.shared);
+        if state.reader != this.number {
+            return Poll::Ready(Some(Err(Replaced.into())));
+        }
+        if let Some(data) = state.kept.get(this.next) {
+            this.next += 1;
+            return Poll::Ready(Some(Ok(Frame::data(data.clone()))));
+        }
+        if state.ended {
+            return Poll::Ready(None);
+        }
+        let frame = ready!(Pin::new(&mut state.body).poll_frame(context));
+        match &frame {
+            None => state.ended = true,
+            Some(Err(_)) => {
+                state.ended = true;
+                state.forget();
+            }
+            Some(Ok(frame)) => {
+                state.keep(frame);
+                this.next = state.kept.len();
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let state = lock(&self.shared);
+        self.next >= state.kept.len() && (state.ended || state.body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let state = lock(&self.shared);
+        let kept: usize = state.kept.iter().skip(self.next).map(Bytes::len).sum();
+        let inner = state.body.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower() + kept as u64);
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + kept as u64);
+        }
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::body::collect;
+    use std::time::Duration;
+
+    const PAUSE: Duration = Duration::from_secs(5);
+
+    #[tokio::test]
+    async fn a_body_read_in_part_is_read_again_from_its_start() {
+        let (mut sender, body) = body::channel(4);
+        for part in ["ab", "cd", "ef"] {
+            sender.send_data(Bytes::from(part)).await.unwrap();
+        }
+        drop(sender);
+        let replay = Replay::new(body);
+        let mut first = replay.read().unwrap();
+        assert_eq!(
+            first.frame().await.unwrap().unwrap().into_data().unwrap(),
+            "ab"
+        );
+        let second = replay.read().unwrap();
+        assert!(first.frame().await.unwrap().is_err());
+        assert_eq!(collect(second, 10, PAUSE).await.unwrap(), "abcdef");
+        assert_eq!(
+            collect(replay.read().unwrap(), 10, PAUSE).await.unwrap(),
+            "abcdef"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_large_or_committed_body_is_read_once() {
+        let large = Replay::new(body::full(vec![1; KEPT + 1]));
+        let read = collect(large.read().unwrap(), KEPT + 1, PAUSE)
+            .await
+            .unwrap();
+        assert_eq!(read.len(), KEPT + 1);
+        assert!(large.read().is_none());
+        let committed = Replay::new(body::full("abc"));
+        let reader = committed.read().unwrap();
+        committed.commit();
+        assert_eq!(collect(reader, 10, PAUSE).await.unwrap(), "abc");
+        assert!(committed.read().is_none());
+    }
+
+    #[tokio::test]
+    async fn an_exact_length_stays_exact() {
+        let replay = Replay::new(body::full("abc"));
+        let mut reader = replay.read().unwrap();
+        assert_eq!(reader.size_hint().exact(), Some(3));
+        reader.frame().await.unwrap().unwrap();
+        assert!(reader.is_end_stream());
+        assert_eq!(replay.read().unwrap().size_hint().exact(), Some(3));
+    }
+}
