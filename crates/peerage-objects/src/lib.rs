@@ -8,6 +8,8 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod field;
+pub mod json;
 pub mod names;
+pub mod quantity;
 pub mod schema;
 pub mod selector;
