@@ -178,7 +178,11 @@ impl Requirement {
             let broken = names::label_value(value);
             if !broken.is_empty() {
                 let path = format!("values[{at}][{key}]");
-                errors.push(FieldError::invalid(path, value.as_str(), broken.join("; ")));
+                errors.push(FieldError::invalid(
+                    path,
+                    value.as_str(),
+                    &broken.join("; "),
+                ));
             }
         }
         if !errors.is_empty() {
@@ -224,7 +228,7 @@ impl Requirement {
 fn check_key(key: &str, path: &str, errors: &mut Vec<FieldError>) {
     let broken = names::qualified_name(key);
     if !broken.is_empty() {
-        errors.push(FieldError::invalid(path, key, broken.join("; ")));
+        errors.push(FieldError::invalid(path, key, &broken.join("; ")));
     }
 }
 
@@ -244,8 +248,7 @@ fn check_count(operator: Operator, values: &[String], errors: &mut Vec<FieldErro
         }
         _ => return,
     };
-    let shown = crate::field::Shown::Raw(Value::from(values.to_vec()).to_string());
-    errors.push(FieldError::invalid("values", shown, detail));
+    errors.push(FieldError::invalid("values", values, detail));
 }
 
 /// A number as Go's `strconv.ParseInt` takes it: an optional sign and digits.
@@ -378,7 +381,7 @@ impl<'a> Parser<'a> {
         // Kubernetes passes no path here, and Go prints a missing one this way.
         check_key(text, "<nil>", &mut errors);
         match errors.pop() {
-            Some(error) => Err(error.to_string()),
+            Some(error) => Err(error.line()),
             None => Ok((text, negated)),
         }
     }
@@ -464,7 +467,7 @@ impl<'a> Parser<'a> {
 
 /// One error as it is, several as Go's aggregate prints them.
 fn join(errors: &[FieldError]) -> String {
-    let texts: Vec<String> = errors.iter().map(FieldError::to_string).collect();
+    let texts: Vec<String> = errors.iter().map(FieldError::line).collect();
     match texts.as_slice() {
         [one] => one.clone(),
         many => format!("[{}]", many.join(", ")),

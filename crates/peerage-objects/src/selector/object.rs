@@ -101,7 +101,7 @@ fn validate_expression(expression: &Value, path: &str, errors: &mut Vec<FieldErr
 fn push(errors: &mut Vec<FieldError>, path: &str, value: &str, broken: Vec<String>) {
     let found = broken
         .into_iter()
-        .map(|rule| FieldError::invalid(path, value, rule));
+        .map(|rule| FieldError::invalid(path, value, &rule));
     errors.extend(found);
 }
 
@@ -164,7 +164,7 @@ mod tests {
         ]});
         let errors: Vec<String> = validate_object(&selector, "spec.selector")
             .iter()
-            .map(FieldError::to_string)
+            .map(FieldError::line)
             .collect();
         assert_eq!(
             errors,
