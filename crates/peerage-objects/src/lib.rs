@@ -7,9 +7,12 @@
 // Tests may stop at the first surprise.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod body;
 pub mod field;
 pub mod json;
 pub mod names;
 pub mod quantity;
+pub mod retain;
 pub mod schema;
 pub mod selector;
+pub mod time;

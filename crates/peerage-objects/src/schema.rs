@@ -15,6 +15,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+mod decode;
+mod default;
+mod validate;
+
+pub use decode::{DecodeError, Decoded, decode, decode_over, strict_error};
+pub use default::{apply_defaults, show_nil_lists};
+pub use validate::{Checks, validate};
+
 /// Where a type is in its table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct TypeId(pub u32);
@@ -247,3 +255,8 @@ impl Property {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod examples;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,433 @@
+//! Times and durations as Kubernetes' `metav1.Time`, `MicroTime` and `Duration` read and write them.
+//!
+//! Times are shown in UTC, with no fraction or with exactly six digits. Errors have the texts of Go's `time`
+//! package. The clock is the caller's.
+
+use std::fmt::Write;
+
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::Offset;
+
+use crate::field::quote;
+
+/// Why a text is no time or no duration; the texts are Go's.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TimeError {
+    /// A part of the layout is not there.
+    #[error(
+        "parsing time {} as {}: cannot parse {} as {}",
+        quote(text),
+        quote(layout),
+        quote(rest),
+        quote(part)
+    )]
+    Part {
+        /// The whole text.
+        text: String,
+        /// Go's layout.
+        layout: &'static str,
+        /// Where reading stopped.
+        rest: String,
+        /// The part of the layout that was wanted.
+        part: &'static str,
+    },
+    /// A number is out of its range.
+    #[error("parsing time {}: {what} out of range", quote(text))]
+    Range {
+        /// The whole text.
+        text: String,
+        /// Which number.
+        what: &'static str,
+    },
+    /// Something follows the time.
+    #[error("parsing time {}: extra text: {}", quote(text), quote(rest))]
+    Extra {
+        /// The whole text.
+        text: String,
+        /// What follows.
+        rest: String,
+    },
+    /// The text is no duration.
+    #[error("time: {what} {}", quote(text))]
+    Duration {
+        /// What is wrong.
+        what: String,
+        /// The text.
+        text: String,
+    },
+}
+
+const SECONDS: &str = "2006-01-02T15:04:05Z07:00";
+const MICROS: &str = "2006-01-02T15:04:05.000000Z07:00";
+
+/// The time now, or any other, as `metav1.Time` shows it.
+pub fn show(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// A time as `metav1.MicroTime` shows it.
+pub fn show_micro(time: Timestamp) -> String {
+    let micros = time.subsec_nanosecond().rem_euclid(1_000_000_000) / 1000;
+    format!("{}.{micros:06}Z", time.strftime("%Y-%m-%dT%H:%M:%S"))
+}
+
+/// Reads what `metav1.Time` reads: RFC 3339 with any fraction.
+pub fn parse(text: &str) -> Result<Timestamp, TimeError> {
+    Reader::new(text, SECONDS).time(false)
+}
+
+/// Reads what `metav1.MicroTime` reads: RFC 3339 with exactly six digits of fraction.
+pub fn parse_micro(text: &str) -> Result<Timestamp, TimeError> {
+    Reader::new(text, MICROS).time(true)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    rest: &'a str,
+    layout: &'static str,
+}
+
+impl<'a> Reader<'a> {
+    fn new(text: &'a str, layout: &'static str) -> Reader<'a> {
+        let rest = text;
+        Reader { text, rest, layout }
+    }
+
+    fn time(mut self, micro: bool) -> Result<Timestamp, TimeError> {
+        let year = self.digits(4, "2006")?;
+        self.literal("-")?;
+        let month = self.ranged("01", "month", 1..=12)?;
+        self.literal("-")?;
+        let day = self.ranged("02", "day", 1..=31)?;
+        self.literal("T")?;
+        let hour = self.ranged("15", "hour", 0..=23)?;
+        self.literal(":")?;
+        let minute = self.ranged("04", "minute", 0..=59)?;
+        self.literal(":")?;
+        let second = self.ranged("05", "second", 0..=59)?;
+        let nanos = if micro {
+            self.micros()?
+        } else {
+            self.fraction()
+        };
+        let offset = self.offset()?;
+        if !self.rest.is_empty() {
+            let (text, rest) = (self.text.to_owned(), self.rest.to_owned());
+            return Err(TimeError::Extra { text, rest });
+        }
+        let small = |number: i32| i8::try_from(number).unwrap_or(i8::MAX);
+        let year = i16::try_from(year).unwrap_or(i16::MAX);
+        let (month, day) = (small(month), small(day));
+        let (hour, minute, second) = (small(hour), small(minute), small(second));
+        let civil = DateTime::new(year, month, day, hour, minute, second, nanos);
+        let civil = civil.map_err(|_| self.range("day"))?;
+        let offset = Offset::from_seconds(offset).map_err(|_| self.range("time zone offset"))?;
+        offset.to_timestamp(civil).map_err(|_| self.range("year"))
+    }
+
+    fn range(&self, what: &'static str) -> TimeError {
+        let text = self.text.to_owned();
+        TimeError::Range { text, what }
+    }
+
+    fn missing(&self, part: &'static str) -> TimeError {
+        TimeError::Part {
+            text: self.text.to_owned(),
+            layout: self.layout,
+            rest: self.rest.to_owned(),
+            part,
+        }
+    }
+
+    fn digits(&mut self, count: usize, part: &'static str) -> Result<i32, TimeError> {
+        let head = self.rest.get(..count);
+        let head = head.filter(|head| head.bytes().all(|b| b.is_ascii_digit()));
+        let number = head.and_then(|head| head.parse().ok());
+        let number = number.ok_or_else(|| self.missing(part))?;
+        self.rest = &self.rest[count..];
+        Ok(number)
+    }
+
+    fn ranged(
+        &mut self,
+        part: &'static str,
+        what: &'static str,
+        range: std::ops::RangeInclusive<i32>,
+    ) -> Result<i32, TimeError> {
+        let number = self.digits(2, part)?;
+        if range.contains(&number) {
+            Ok(number)
+        } else {
+            Err(self.range(what))
+        }
+    }
+
+    fn literal(&mut self, part: &'static str) -> Result<(), TimeError> {
+        self.rest = self
+            .rest
+            .strip_prefix(part)
+            .ok_or_else(|| self.missing(part))?;
+        Ok(())
+    }
+
+    /// An optional fraction, in billionths.
+    fn fraction(&mut self) -> i32 {
+        let Some(rest) = self.rest.strip_prefix(['.', ',']) else {
+            return 0;
+        };
+        let end = rest
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(rest.len());
+        if end == 0 {
+            return 0;
+        }
+        self.rest = &rest[end..];
+        billionths(&rest[..end])
+    }
+
+    /// A point and exactly six digits, in billionths.
+    fn micros(&mut self) -> Result<i32, TimeError> {
+        let rest = self.rest.strip_prefix(['.', ',']);
+        let digits = rest.and_then(|rest| rest.get(..6));
+        let digits = digits.filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
+        let digits = digits.ok_or_else(|| self.missing(".000000"))?;
+        self.rest = &self.rest[7..];
+        Ok(billionths(digits))
+    }
+
+    /// `Z`, or hours and minutes from UTC, in seconds.
+    fn offset(&mut self) -> Result<i32, TimeError> {
+        if let Some(rest) = self.rest.strip_prefix('Z') {
+            self.rest = rest;
+            return Ok(0);
+        }
+        let two = |text: &str| {
+            let digits = text.bytes().all(|b| b.is_ascii_digit());
+            if digits {
+                text.parse::<i32>().ok()
+            } else {
+                None
+            }
+        };
+        let read = |text: &str| {
+            let sign = match text.get(..1)? {
+                "+" => 1,
+                "-" => -1,
+                _ => return None,
+            };
+            let hours = two(text.get(1..3)?)?;
+            let minutes = two(text.get(3..6)?.strip_prefix(':')?)?;
+            Some(sign * (hours * 3600 + minutes * 60))
+        };
+        let offset = read(self.rest).ok_or_else(|| self.missing("Z07:00"))?;
+        self.rest = &self.rest[6..];
+        Ok(offset)
+    }
+}
+
+fn billionths(digits: &str) -> i32 {
+    let digits = digits.bytes().chain(std::iter::repeat(b'0')).take(9);
+    digits.fold(0, |number, digit| number * 10 + i32::from(digit - b'0'))
+}
+
+/// Reads Go's duration syntax (`1h2m3.5s`); the result is in nanoseconds.
+pub fn parse_duration(text: &str) -> Result<i64, TimeError> {
+    let invalid = |what: &str| {
+        let (what, text) = (what.to_owned(), text.to_owned());
+        TimeError::Duration { what, text }
+    };
+    let negative = text.starts_with('-');
+    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if rest == "0" {
+        return Ok(0);
+    }
+    if rest.is_empty() {
+        return Err(invalid("invalid duration"));
+    }
+    let mut total: i128 = 0;
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| c != '.' && !c.is_ascii_digit());
+        let (number, after) = rest.split_at(end.unwrap_or(rest.len()));
+        let end = after.find(|c: char| c == '.' || c.is_ascii_digit());
+        let (unit, after) = after.split_at(end.unwrap_or(after.len()));
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if whole.is_empty() && fraction.is_empty() || fraction.contains('.') || whole.len() > 19 {
+            return Err(invalid("invalid duration"));
+        }
+        if unit.is_empty() {
+            return Err(invalid("missing unit in duration"));
+        }
+        let nanos = unit_nanos(unit)
+            .ok_or_else(|| invalid(&format!("unknown unit {} in duration", quote(unit))))?;
+        total += i128::from(whole.parse::<u64>().unwrap_or_default()) * nanos;
+        let fraction: String = fraction.chars().take(15).collect();
+        let places = u32::try_from(fraction.len()).unwrap_or_default();
+        let fraction = i128::from(fraction.parse::<u64>().unwrap_or_default());
+        total += fraction * nanos / 10i128.pow(places);
+        rest = after;
+    }
+    let total = if negative { -total } else { total };
+    i64::try_from(total).map_err(|_| invalid("invalid duration"))
+}
+
+fn unit_nanos(unit: &str) -> Option<i128> {
+    Some(match unit {
+        "ns" => 1,
+        "us" | "µs" | "μs" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    })
+}
+
+/// Nanoseconds in Go's duration syntax.
+pub fn show_duration(nanos: i64) -> String {
+    let mut out = String::new();
+    let positive = nanos.unsigned_abs();
+    if nanos < 0 {
+        out.push('-');
+    }
+    if positive < 1_000_000_000 {
+        let (unit, size) = match positive {
+            0 => return "0s".to_owned(),
+            1..1_000 => ("ns", 1),
+            1_000..1_000_000 => ("µs", 1_000),
+            _ => ("ms", 1_000_000),
+        };
+        push_decimal(&mut out, positive, size);
+        out.push_str(unit);
+        return out;
+    }
+    let (hours, rest) = (positive / 3_600_000_000_000, positive % 3_600_000_000_000);
+    let (minutes, rest) = (rest / 60_000_000_000, rest % 60_000_000_000);
+    // Writing to a String cannot fail.
+    if hours > 0 {
+        let _ = write!(out, "{hours}h");
+    }
+    if hours > 0 || minutes > 0 {
+        let _ = write!(out, "{minutes}m");
+    }
+    push_decimal(&mut out, rest, 1_000_000_000);
+    out.push('s');
+    out
+}
+
+/// `number / size` without trailing zeros.
+fn push_decimal(out: &mut String, number: u64, size: u64) {
+    out.push_str(&(number / size).to_string());
+    let rest = number % size;
+    if rest > 0 {
+        let width = size.ilog10() as usize;
+        let digits = format!("{rest:0width$}");
+        out.push('.');
+        out.push_str(digits.trim_end_matches('0'));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn times_are_shown_in_utc() {
+        for (text, shown) in [
+            ("2001-01-01T00:00:00Z", "2001-01-01T00:00:00Z"),
+            ("2026-11-29T20:01:02.987Z", "2026-11-29T20:01:02Z"),
+            ("2026-11-29T20:01:02+02:00", "2026-11-29T18:01:02Z"),
+            ("2024-02-29T23:30:00-01:30", "2024-03-01T01:00:00Z"),
+        ] {
+            assert_eq!(show(parse(text).unwrap()), shown);
+        }
+        let micro = parse_micro("2026-01-02T03:04:05.678901Z").unwrap();
+        assert_eq!(show_micro(micro), "2026-01-02T03:04:05.678901Z");
+        let old = parse_micro("1960-01-02T03:04:05.678901Z").unwrap();
+        assert_eq!(show_micro(old), "1960-01-02T03:04:05.678901Z");
+        let ancient = parse("0001-01-01T00:00:00Z").unwrap();
+        assert_eq!(show(ancient), "0001-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused_in_the_words_of_go() {
+        let cases = [
+            (
+                "yesterday",
+                r#"parsing time "yesterday" as "2006-01-02T15:04:05Z07:00": cannot parse "yesterday" as "2006""#,
+            ),
+            (
+                "",
+                r#"parsing time "" as "2006-01-02T15:04:05Z07:00": cannot parse "" as "2006""#,
+            ),
+            (
+                "2026-1-1",
+                r#"parsing time "2026-1-1" as "2006-01-02T15:04:05Z07:00": cannot parse "1-1" as "01""#,
+            ),
+            (
+                "2026-13-01T00:00:00Z",
+                r#"parsing time "2026-13-01T00:00:00Z": month out of range"#,
+            ),
+            (
+                "2026-02-30T00:00:00Z",
+                r#"parsing time "2026-02-30T00:00:00Z": day out of range"#,
+            ),
+            (
+                "2026-02-03T00:00:00",
+                r#"parsing time "2026-02-03T00:00:00" as "2006-01-02T15:04:05Z07:00": cannot parse "" as "Z07:00""#,
+            ),
+            (
+                "2026-02-03T00:00:00Zx",
+                r#"parsing time "2026-02-03T00:00:00Zx": extra text: "x""#,
+            ),
+        ];
+        for (text, error) in cases {
+            assert_eq!(parse(text).unwrap_err().to_string(), error);
+        }
+        assert_eq!(
+            parse_micro("2026-01-02T03:04:06Z").unwrap_err().to_string(),
+            r#"parsing time "2026-01-02T03:04:06Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as ".000000""#
+        );
+    }
+
+    #[test]
+    fn durations_have_one_form() {
+        for (text, shown) in [
+            ("5m", "5m0s"),
+            ("0", "0s"),
+            ("90s", "1m30s"),
+            ("1h", "1h0m0s"),
+            ("1.5s", "1.5s"),
+            ("-2ms", "-2ms"),
+            ("1500us", "1.5ms"),
+            ("3ns", "3ns"),
+        ] {
+            assert_eq!(show_duration(parse_duration(text).unwrap()), shown);
+        }
+        for (text, error) in [
+            ("abc", "time: invalid duration \"abc\""),
+            ("5", "time: missing unit in duration \"5\""),
+            ("5d", "time: unknown unit \"d\" in duration \"5d\""),
+            ("", "time: invalid duration \"\""),
+        ] {
+            assert_eq!(parse_duration(text).unwrap_err().to_string(), error);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused_without_a_panic(text in "\\PC{0,12}|[0-9TZ:.+-]{0,30}|[0-9.a-zµ]{0,25}") {
+            let _ = parse(&text);
+            let _ = parse_micro(&text);
+            let _ = parse_duration(&text);
+        }
+
+        #[test]
+        fn what_is_shown_reads_the_same(seconds in -60_000_000_000i64..200_000_000_000, nanos: i64) {
+            let time = Timestamp::new(seconds, 0).unwrap();
+            prop_assert_eq!(parse(&show(time)).unwrap(), time);
+            prop_assert_eq!(parse_duration(&show_duration(nanos)).unwrap(), nanos);
+        }
+    }
+}
