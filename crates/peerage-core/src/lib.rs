@@ -27,6 +27,7 @@ pub mod etag;
 pub mod exclusion;
 pub mod index;
 pub mod json;
+pub mod media;
 pub mod merge;
 pub mod query;
 pub mod quote;
