@@ -128,6 +128,11 @@ impl Hub {
         })
     }
 
+    /// The last revision that everybody was told of.
+    pub(crate) fn revision(&self) -> Revision {
+        lock(&self.state).revision
+    }
+
     /// Tells everybody of a commit. Must be called in the order of revisions.
     pub(crate) fn publish(&self, commit: Arc<Commit>) {
         let mut state = lock(&self.state);
@@ -405,6 +410,6 @@ impl CatchUp {
         if hub.join(self.id, &self.request, next, &self.queue) {
             return None;
         }
-        Some(lock(&hub.state).revision)
+        Some(hub.revision())
     }
 }

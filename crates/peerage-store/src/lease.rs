@@ -81,19 +81,23 @@ impl Leases {
         self.changed.notify_one();
     }
 
-    /// Forgets a lease. Says whether there was one.
-    pub(crate) fn remove(&self, id: LeaseId) -> bool {
-        lock(&self.table).remove(&id).is_some()
+    /// Forgets a lease.
+    pub(crate) fn remove(&self, id: LeaseId) {
+        lock(&self.table).remove(&id);
+    }
+
+    /// Marks a lease that is about to be revoked. If that fails it is tried again like that of one
+    /// which ran out.
+    pub(crate) fn end(&self, id: LeaseId) -> Result<(), StoreError> {
+        let mut table = lock(&self.table);
+        let entry = table.get_mut(&id).ok_or(StoreError::LeaseNotFound { id })?;
+        entry.ended = true;
+        Ok(())
     }
 
     /// Whether keys may be attached to it.
     pub(crate) fn is_alive(&self, id: LeaseId) -> bool {
         lock(&self.table).get(&id).is_some_and(|entry| !entry.ended)
-    }
-
-    /// Whether there is such a lease, be it one that has run out and is about to go.
-    pub(crate) fn exists(&self, id: LeaseId) -> bool {
-        lock(&self.table).contains_key(&id)
     }
 
     pub(crate) fn keep_alive(&self, id: LeaseId) -> Result<Lease, StoreError> {

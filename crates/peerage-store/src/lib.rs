@@ -1,7 +1,7 @@
 //! Revisioned keys and bytes with watch and leases.
 //!
 //! This crate holds the [`Store`] trait, whose semantics are etcd's v3 API, two implementations
-//! ([`memory::MemoryStore`], `sqlite`), the [`StoreExt`] methods that most callers
+//! ([`memory::MemoryStore`], [`sqlite::SqliteStore`]), the [`StoreExt`] methods that most callers
 //! want, and, for tests, one conformance suite and one faulty store. A third implementation, the
 //! client of an etcd server, is in `peerage-etcd`.
 //!
@@ -23,6 +23,7 @@ mod ext;
 mod hub;
 mod lease;
 pub mod memory;
+pub mod sqlite;
 mod store;
 mod sync;
 #[cfg(feature = "testing")]

@@ -8,7 +8,7 @@
 
 mod state;
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -126,9 +126,7 @@ impl Inner {
 
     fn revoke(&self, id: LeaseId) -> Result<Revision, StoreError> {
         let mut state = lock(&self.state);
-        if !self.leases.exists(id) {
-            return Err(StoreError::LeaseNotFound { id });
-        }
+        self.leases.end(id)?;
         let keys = state.keys_of(id);
         let events = txn::delete_keys(&mut self.view(&mut state), &keys)?;
         self.commit(&mut state, events);
@@ -155,15 +153,20 @@ impl Inner {
     }
 }
 
+/// The history of a store that may be gone by now.
+struct Past(Weak<Inner>);
+
 #[async_trait]
-impl History for Inner {
+impl History for Past {
     async fn page(
         &self,
         keys: &KeyRange,
         from: Revision,
         to: Revision,
     ) -> Result<Page, StoreError> {
-        lock(&self.state).page(keys, from, to)
+        let closed = || StoreError::unavailable("the store is closed");
+        let inner = self.0.upgrade().ok_or_else(closed)?;
+        lock(&inner.state).page(keys, from, to)
     }
 }
 
@@ -188,7 +191,8 @@ impl Store for MemoryStore {
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<WatchStream, StoreError> {
-        self.inner.hub.watch(request, self.inner.clone())
+        let past = Past(Arc::downgrade(&self.inner));
+        self.inner.hub.watch(request, Arc::new(past))
     }
 
     async fn compact(&self, revision: Revision) -> Result<(), StoreError> {
