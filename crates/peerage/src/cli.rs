@@ -8,6 +8,7 @@ use crate::apiserver::unneeded::Unneeded;
 use crate::apiserver::{self, ApiserverFlags, words};
 use crate::exit::{self, Failure};
 use crate::pki::{self, PkiCommand};
+use crate::up::{self, UpFlags};
 
 /// The Mixed Version Proxy for Kubernetes.
 #[derive(Debug, Parser)]
@@ -32,6 +33,9 @@ pub enum Command {
     /// Run an API server of one Kubernetes version, with the Mixed Version Proxy in its handler chain
     #[command(after_help = apiserver::AFTER_HELP)]
     Apiserver(Box<ApiserverFlags>),
+    /// Start servers of several versions on this machine and show that they work as one
+    #[command(after_help = up::AFTER_HELP)]
+    Up(UpFlags),
     /// Make, renew and show the certificates of a control plane
     #[command(subcommand)]
     Pki(PkiCommand),
@@ -99,6 +103,7 @@ fn takes_value(command: &clap::Command, subcommand: &str, name: &str) -> Option<
 pub fn run(typed: Typed) -> Result<(), Failure> {
     match typed.command {
         Command::Apiserver(flags) => apiserver::run(*flags, &typed.unneeded),
+        Command::Up(flags) => up::run(&flags),
         Command::Pki(command) => pki::run(&command),
     }
 }

@@ -1,22 +1,32 @@
 //! The `peerage` binary: words typed → settings → run → exit code.
 //!
 //! - [`cli`]: the command line. [`exit`]: how a command ends.
-//! - [`apiserver`]: the settings of an API server. [`pki`]: certificates and kubeconfigs.
-//! - [`logging`], [`signals`], [`duration`], [`output`]: what several commands need.
+//! - [`apiserver`]: the settings of an API server. [`pki`]: certificates and kubeconfigs. [`up`]: several servers.
+//! - [`client`], [`logging`], [`signals`], [`duration`], [`output`]: what several commands need.
 //!
 //! Servers, the store and the proxy are in crates of their own; this one chooses and starts them.
 
 pub mod apiserver;
 pub mod cli;
+pub mod client;
 pub mod duration;
 pub mod exit;
 pub mod logging;
 pub mod output;
 pub mod pki;
 pub mod signals;
+pub mod up;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+
+/// The runtime that a command's tasks run on.
+fn runtime() -> Result<tokio::runtime::Runtime, exit::Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| exit::Failure::failed(format!("cannot start the runtime: {e}")))
+}
 
 /// Runs the command line and says how it ended.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {

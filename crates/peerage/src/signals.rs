@@ -29,6 +29,17 @@ pub struct Signals {
 impl Signals {
     /// Starts listening. Needs a running tokio runtime.
     pub fn listen() -> Result<Self, Failure> {
+        let signals = Self::listen_quietly()?;
+        let shutdown = signals.shutdown.clone();
+        tokio::spawn(async move {
+            shutdown.cancelled().await;
+            tracing::info!("asked to stop; a second signal stops at once");
+        });
+        Ok(signals)
+    }
+
+    /// Starts listening, and logs nothing. Needs a running tokio runtime.
+    pub fn listen_quietly() -> Result<Self, Failure> {
         let register = |kind| {
             signal(kind).map_err(|e| Failure::failed(format!("cannot listen for signals: {e}")))
         };
@@ -68,7 +79,6 @@ async fn stop_on(mut terminate: Signal, mut interrupt: Signal, shutdown: Cancell
         if shutdown.is_cancelled() {
             std::process::exit(i32::from(EXIT_INTERRUPTED));
         }
-        tracing::info!("asked to stop; once more stops at once");
         shutdown.cancel();
     }
 }

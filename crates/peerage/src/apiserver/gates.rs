@@ -57,6 +57,7 @@ impl FeatureGates {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn parse(pairs: &[&str]) -> Result<FeatureGates, String> {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::directory::{self, CLUSTER_CA, Entry, FRONT_PROXY_CA, PkiDirectory, Plan};
 use super::kubeconfig::{Kubeconfig, Server};
-use super::{AltName, PkiError, files};
+use super::{AltName, PkiError};
 use crate::exit::{Failure, Kind};
 use crate::output::{Output, print_json, table};
 
@@ -360,13 +360,7 @@ fn row(entry: &Entry, now: Timestamp) -> Vec<String> {
 
 fn kubeconfig(args: &KubeconfigArgs) -> Result<(), Failure> {
     let pki = args.directory.open();
-    let kubeconfig = Kubeconfig {
-        servers: args.server.clone(),
-        authority: files::read(&pki.certificate(CLUSTER_CA))?,
-        user: args.client.clone(),
-        certificate: files::read(&pki.certificate(&args.client))?,
-        key: files::read(&pki.key(&args.client))?,
-    };
+    let kubeconfig = Kubeconfig::of_directory(&pki, args.server.clone(), &args.client)?;
     kubeconfig.write(&args.file, args.force)?;
     println!("export KUBECONFIG={}", args.file.display());
     for server in &args.server {

@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 
+use super::directory::{CLUSTER_CA, PkiDirectory};
 use super::{PkiError, files};
 
 /// One server of a kubeconfig.
@@ -35,6 +36,21 @@ pub struct Kubeconfig {
 }
 
 impl Kubeconfig {
+    /// For these servers, with a client pair of a directory.
+    pub fn of_directory(
+        pki: &PkiDirectory,
+        servers: Vec<Server>,
+        client: &str,
+    ) -> Result<Self, PkiError> {
+        Ok(Self {
+            servers,
+            authority: files::read(&pki.certificate(CLUSTER_CA))?,
+            user: client.to_owned(),
+            certificate: files::read(&pki.certificate(client))?,
+            key: files::read(&pki.key(client))?,
+        })
+    }
+
     /// Writes it for its owner alone. Refuses when the file is there, unless `replace` is set.
     pub fn write(&self, path: &Path, replace: bool) -> Result<(), PkiError> {
         if path.exists() && !replace {
@@ -100,6 +116,20 @@ impl Kubeconfig {
                 user: self.user.clone(),
             },
         }
+    }
+}
+
+impl Connection {
+    /// To a server, with a client pair of a directory.
+    pub fn of_directory(pki: &PkiDirectory, url: String, client: &str) -> Result<Self, PkiError> {
+        Ok(Self {
+            url,
+            server_name: None,
+            authority: Some(files::read(&pki.certificate(CLUSTER_CA))?),
+            certificate: Some(files::read(&pki.certificate(client))?),
+            key: Some(files::read(&pki.key(client))?),
+            token: None,
+        })
     }
 }
 
