@@ -14,6 +14,7 @@ use crate::data;
 use crate::records::{RecordError, Records};
 use crate::resource::{GroupVersionKind, Resource};
 use crate::resource_text::{self, Priorities, ResourceTextError};
+use crate::rules::{RuleTextError, Table};
 use crate::runtime_config::RuntimeConfig;
 use crate::type_text::{self, KindList, TypeTable, TypeTextError};
 use crate::version_info::VersionInfo;
@@ -41,6 +42,9 @@ pub enum CatalogueError {
     /// A resource cannot be read.
     #[error(transparent)]
     Resource(#[from] ResourceTextError),
+    /// The table of rules cannot be read.
+    #[error(transparent)]
+    Rules(#[from] RuleTextError),
     /// A bootstrap object or the version cannot be read.
     #[error("{name}: {source}")]
     Json {
@@ -60,6 +64,7 @@ pub(crate) struct Base {
     pub(crate) records: Records,
     pub(crate) types: TypeTable,
     pub(crate) info: VersionInfo,
+    pub(crate) rules: Table,
 }
 
 /// An API group with the versions that are on.
@@ -103,8 +108,11 @@ impl Base {
                 name: "info version".to_owned(),
                 source,
             })?;
+        let types = type_text::read(&records)?;
+        let version = format!("{}.{}", info.major, info.minor);
         Ok(Base {
-            types: type_text::read(&records)?,
+            rules: Table::of(&version, &types.types)?,
+            types,
             info: info.complete(),
             records,
         })
@@ -136,7 +144,8 @@ impl Catalogue {
         let mut resources = Vec::new();
         for (name, text) in base.records.of_kind("resource") {
             let read = resource_text::read(name, text, &base.types)?;
-            let r = read.resource;
+            let mut r = read.resource;
+            base.rules.complete(&mut r)?;
             if config.enables(&r.group, &r.version, &r.plural, read.default) {
                 resources.push(Arc::new(r));
             }

@@ -10,6 +10,7 @@
 mod bootstrap;
 mod catalogue;
 mod data;
+mod discovery;
 pub mod records;
 mod resource;
 mod resource_text;

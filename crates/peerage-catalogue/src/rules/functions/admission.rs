@@ -1,0 +1,36 @@
+//! Network policies and custom resource definitions: what follows from the rest of the object.
+
+use serde_json::{Value, json};
+
+use super::{Fields, object, set_default, text};
+
+/// A policy is about what comes in, and about what goes out if it says anything of it.
+pub(super) fn network_policy(spec: &mut Fields) {
+    let says = |name: &str| {
+        spec.get(name)
+            .and_then(Value::as_array)
+            .is_some_and(|l| !l.is_empty())
+    };
+    let types = if says("egress") {
+        json!(["Ingress", "Egress"])
+    } else {
+        json!(["Ingress"])
+    };
+    let none = !says("policyTypes");
+    if none {
+        spec.insert("policyTypes".to_owned(), types);
+    }
+}
+
+/// The names that follow from the kind, and no conversion.
+pub(super) fn custom_resource_definition(fields: &mut Fields) {
+    let Some(spec) = object(fields, "spec") else {
+        return;
+    };
+    set_default(spec, "conversion", json!({"strategy": "None"}));
+    if let Some(names) = object(spec, "names") {
+        let kind = text(names, "kind").to_owned();
+        set_default(names, "singular", kind.to_lowercase());
+        set_default(names, "listKind", format!("{kind}List"));
+    }
+}

@@ -1,0 +1,197 @@
+//! Pods and what they are made of: containers' images, volumes, resources, the class of service.
+
+use serde_json::{Map, Value, json};
+
+use super::{Create, Fields, made, object, set_default, text};
+
+/// The defaults that pods have and pod templates have not.
+pub(super) fn pod(fields: &mut Fields) {
+    let Some(spec) = object(fields, "spec") else {
+        return;
+    };
+    set_default(spec, "enableServiceLinks", true);
+    let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
+    for list in ["containers", "initContainers"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        for container in containers
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
+            requests_from_limits(container);
+            if host_network {
+                host_ports(container);
+            }
+        }
+    }
+}
+
+/// What has a limit and no request requests its limit.
+fn requests_from_limits(container: &mut Fields) {
+    let Some(resources) = object(container, "resources") else {
+        return;
+    };
+    let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else {
+        return;
+    };
+    if let Some(requests) = made(resources, "requests") {
+        for (name, limit) in limits {
+            requests.entry(name).or_insert(limit);
+        }
+    }
+}
+
+fn host_ports(container: &mut Fields) {
+    let ports = container.get_mut("ports").and_then(Value::as_array_mut);
+    for port in ports.into_iter().flatten().filter_map(Value::as_object_mut) {
+        if let Some(number) = port.get("containerPort").cloned() {
+            let unset = port.get("hostPort").is_none_or(|p| p.as_i64() == Some(0));
+            if unset {
+                port.insert("hostPort".to_owned(), number);
+            }
+        }
+    }
+}
+
+/// `serviceAccount` is the old name of `serviceAccountName`; both are shown.
+pub(super) fn service_account(spec: &mut Fields) {
+    let new = text(spec, "serviceAccountName");
+    let old = text(spec, "serviceAccount");
+    let name = if new.is_empty() { old } else { new }.to_owned();
+    if !name.is_empty() {
+        spec.insert("serviceAccountName".to_owned(), name.clone().into());
+        spec.insert("serviceAccount".to_owned(), name.into());
+    }
+}
+
+/// An image by the tag `latest`, or by no tag, is always pulled.
+pub(super) fn image_pull_policy(container: &mut Fields) {
+    let policy = pull_policy(text(container, "image"));
+    set_default(container, "imagePullPolicy", policy);
+}
+
+/// As [`image_pull_policy`], for an image that is a volume.
+pub(super) fn image_volume_pull_policy(source: &mut Fields) {
+    let policy = pull_policy(text(source, "reference"));
+    set_default(source, "pullPolicy", policy);
+}
+
+fn pull_policy(image: &str) -> &'static str {
+    let has_digest = image.contains('@');
+    let last = image.rsplit('/').next().unwrap_or(image);
+    match last.split_once(':') {
+        _ if has_digest => "IfNotPresent",
+        None | Some((_, "latest")) => "Always",
+        Some(_) => "IfNotPresent",
+    }
+}
+
+/// A volume without a source is an empty directory.
+pub(super) fn volume_source(volume: &mut Fields) {
+    if volume
+        .iter()
+        .all(|(name, value)| name == "name" || value.is_null())
+    {
+        volume.insert("emptyDir".to_owned(), json!({}));
+    }
+}
+
+/// `podCIDR` is the first of `podCIDRs`.
+pub(super) fn node_pod_cidrs(spec: &mut Fields) {
+    let first = text(spec, "podCIDR").to_owned();
+    if !first.is_empty() {
+        set_default(spec, "podCIDRs", json!([first]));
+    }
+}
+
+/// A claim's `dataSource` and `dataSourceRef` name the same thing.
+pub(super) fn claim_data_source(spec: &mut Fields) {
+    let source = spec.get("dataSource").filter(|v| v.is_object()).cloned();
+    let reference = spec.get("dataSourceRef").filter(|v| v.is_object()).cloned();
+    match (source, reference) {
+        (Some(source), None) => {
+            spec.insert("dataSourceRef".to_owned(), source);
+        }
+        (None, Some(reference)) if reference.get("namespace").is_none_or(Value::is_null) => {
+            spec.insert("dataSource".to_owned(), reference);
+        }
+        _ => {}
+    }
+}
+
+/// The class of service that a pod's requests and limits make.
+pub(super) fn qos(pod: &mut Value, _: &Create<'_>) {
+    let class = quality_of_service(pod.get("spec").unwrap_or(&Value::Null));
+    if let Some(status) = pod.as_object_mut().and_then(|p| made(p, "status")) {
+        status.insert("qosClass".to_owned(), class.into());
+    }
+}
+
+fn quality_of_service(spec: &Value) -> &'static str {
+    let containers = ["containers", "initContainers"]
+        .into_iter()
+        .filter_map(|list| spec.get(list)?.as_array())
+        .flatten();
+    let (mut any, mut guaranteed) = (false, true);
+    for container in containers {
+        let side = |name: &str| -> Map<String, Value> {
+            let resources = container.get("resources").and_then(|r| r.get(name));
+            let all = resources
+                .and_then(Value::as_object)
+                .cloned()
+                .unwrap_or_default();
+            all.into_iter()
+                .filter(|(name, v)| {
+                    matches!(&**name, "cpu" | "memory")
+                        && !matches!(v, Value::String(t) if t == "0")
+                })
+                .collect()
+        };
+        let (requests, limits) = (side("requests"), side("limits"));
+        any |= !requests.is_empty() || !limits.is_empty();
+        guaranteed &= limits.len() == 2 && (requests.is_empty() || requests == limits);
+    }
+    match (any, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latest_and_untagged_images_are_always_pulled() {
+        for (image, policy) in [
+            ("x", "Always"),
+            ("reg.example/x:latest", "Always"),
+            ("reg.example:5000/x", "Always"),
+            ("reg.example:5000/x:v2", "IfNotPresent"),
+            ("x@sha256:00", "IfNotPresent"),
+            ("x:latest@sha256:00", "IfNotPresent"),
+        ] {
+            assert_eq!(pull_policy(image), policy, "{image}");
+        }
+    }
+
+    #[test]
+    fn the_class_of_service_follows_requests_and_limits() {
+        let full = json!({"cpu": "1", "memory": "1Gi"});
+        for (resources, class) in [
+            (json!({}), "BestEffort"),
+            (json!({"limits": full}), "Guaranteed"),
+            (json!({"limits": full, "requests": full}), "Guaranteed"),
+            (json!({"limits": {"cpu": "1"}}), "Burstable"),
+            (json!({"requests": full}), "Burstable"),
+            (
+                json!({"requests": {"ephemeral-storage": "1Gi"}}),
+                "BestEffort",
+            ),
+        ] {
+            let spec = json!({"containers": [{"resources": resources}]});
+            assert_eq!(quality_of_service(&spec), class, "{spec}");
+        }
+    }
+}

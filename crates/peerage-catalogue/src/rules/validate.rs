@@ -1,0 +1,272 @@
+//! Runs the checks of an object's types.
+//!
+//! Errors come in the order of the object's structure: a type's own checks first, in the order of the table, then
+//! those of what its fields hold.
+
+use peerage_objects::field::{self, FieldError};
+use peerage_objects::schema::{SchemaKind, StructSchema, TypeId};
+use serde_json::{Map, Value};
+
+use super::check::{Check, CheckKind, is_empty};
+use super::functions;
+use super::path::{FieldPath, Step};
+use super::text::CheckRule;
+use crate::catalogue::{Base, Catalogue};
+use crate::resource::Resource;
+
+/// How deep objects are looked into.
+const MAX_DEPTH: usize = 100;
+
+impl Catalogue {
+    /// What is wrong with an object; `old` is the one that it replaces.
+    pub fn validate(
+        &self,
+        resource: &Resource,
+        new: &Value,
+        old: Option<&Value>,
+    ) -> Vec<FieldError> {
+        let mut run = Run {
+            base: &self.base,
+            errors: Vec::new(),
+        };
+        if let Some(id) = resource.type_id {
+            run.value(id, "", new, old, 0);
+        }
+        run.errors
+    }
+}
+
+struct Run<'a> {
+    base: &'a Base,
+    errors: Vec<FieldError>,
+}
+
+impl Run<'_> {
+    fn value(&mut self, id: TypeId, path: &str, new: &Value, old: Option<&Value>, depth: usize) {
+        if depth > MAX_DEPTH {
+            return;
+        }
+        let base = self.base;
+        match (&base.types.types.get(id).kind, new) {
+            (SchemaKind::Struct(schema), Value::Object(fields)) => {
+                self.object(
+                    id,
+                    schema,
+                    path,
+                    fields,
+                    old.and_then(Value::as_object),
+                    depth,
+                );
+            }
+            (SchemaKind::Array { items, .. }, Value::Array(list)) => {
+                for (at, item) in list.iter().enumerate() {
+                    let old = old.and_then(|o| o.get(at));
+                    self.value(*items, &field::index(path, at), item, old, depth + 1);
+                }
+            }
+            (SchemaKind::Map { values }, Value::Object(map)) => {
+                for (key, value) in map {
+                    let old = old.and_then(|o| o.get(key));
+                    self.value(*values, &field::key(path, key), value, old, depth + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn object(
+        &mut self,
+        id: TypeId,
+        schema: &StructSchema,
+        path: &str,
+        fields: &Map<String, Value>,
+        old: Option<&Map<String, Value>>,
+        depth: usize,
+    ) {
+        for rule in self.base.rules.of_type(id).map_or(&[][..], |r| &r.checks) {
+            match rule {
+                CheckRule::Call(name) => {
+                    functions::run_check(name, path, fields, old, &mut self.errors)
+                }
+                CheckRule::Check(check) if check.when.holds(fields) => {
+                    self.check(check, path, fields, old);
+                }
+                CheckRule::Check(_) => {}
+            }
+        }
+        for (name, value) in fields {
+            if let Some(property) = schema.properties.get(&**name) {
+                let old = old.and_then(|o| o.get(name));
+                self.value(
+                    property.ty,
+                    &field::child(path, name),
+                    value,
+                    old,
+                    depth + 1,
+                );
+            }
+        }
+    }
+
+    fn check(
+        &mut self,
+        check: &Check,
+        path: &str,
+        fields: &Map<String, Value>,
+        old: Option<&Map<String, Value>>,
+    ) {
+        let errors = &mut self.errors;
+        each(&check.path, path, fields, old, &mut |at, new, old| {
+            one(&check.kind, at, new, old, errors);
+        });
+    }
+}
+
+/// Each place that a path leads to: where it is, its value and the old value.
+fn each(
+    path: &FieldPath,
+    at: &str,
+    fields: &Map<String, Value>,
+    old: Option<&Map<String, Value>>,
+    act: &mut dyn FnMut(&str, Option<&Value>, Option<Option<&Value>>),
+) {
+    let Some((Step::Field(name), rest)) = path.steps().split_first() else {
+        return;
+    };
+    let value = fields.get(name).filter(|v| !v.is_null());
+    let old = old.map(|o| o.get(name).filter(|v| !v.is_null()));
+    steps(rest, &field::child(at, name), value, old, act);
+}
+
+fn steps(
+    rest: &[Step],
+    at: &str,
+    value: Option<&Value>,
+    old: Option<Option<&Value>>,
+    act: &mut dyn FnMut(&str, Option<&Value>, Option<Option<&Value>>),
+) {
+    let Some((step, rest)) = rest.split_first() else {
+        act(at, value, old);
+        return;
+    };
+    match (step, value) {
+        (Step::Field(name), Some(Value::Object(fields))) => {
+            let old = old.map(|o| o.and_then(|o| o.get(name)));
+            steps(
+                rest,
+                &field::child(at, name),
+                fields.get(name).filter(|v| !v.is_null()),
+                old,
+                act,
+            );
+        }
+        (Step::Each, Some(Value::Array(list))) => {
+            for (index, item) in list.iter().enumerate() {
+                let old = old.map(|o| o.and_then(|o| o.get(index)));
+                steps(rest, &field::index(at, index), Some(item), old, act);
+            }
+        }
+        (Step::Each, Some(Value::Object(map))) => {
+            for (key, item) in map {
+                let old = old.map(|o| o.and_then(|o| o.get(key)));
+                steps(rest, &field::key(at, key), Some(item), old, act);
+            }
+        }
+        // What is not there is not looked into: the one who holds it says whether it must be.
+        _ => {}
+    }
+}
+
+fn one(
+    kind: &CheckKind,
+    at: &str,
+    value: Option<&Value>,
+    old: Option<Option<&Value>>,
+    errors: &mut Vec<FieldError>,
+) {
+    match (kind, value) {
+        (CheckKind::Required(detail), value) if is_empty(value) => {
+            errors.push(FieldError::required(at, detail));
+        }
+        (CheckKind::Enum(words), Some(Value::String(text))) if !words.contains(text) => {
+            let words = words.iter().map(String::as_str);
+            errors.push(FieldError::not_supported(at, text.as_str(), words));
+        }
+        (CheckKind::Format(format), Some(Value::String(text))) => {
+            let wrong = format.check(text).into_iter();
+            errors.extend(wrong.map(|detail| FieldError::invalid(at, text, &detail)));
+        }
+        (CheckKind::Minimum(least), Some(Value::Number(n)))
+            if n.as_i64().is_some_and(|n| n < *least) =>
+        {
+            let detail = format!("must be greater than or equal to {least}");
+            errors.push(FieldError::invalid(at, value, &detail));
+        }
+        (CheckKind::Maximum(most), Some(Value::Number(n)))
+            if n.as_i64().is_some_and(|n| n > *most) =>
+        {
+            let detail = format!("must be less than or equal to {most}");
+            errors.push(FieldError::invalid(at, value, &detail));
+        }
+        (CheckKind::MaxLength(most), Some(Value::String(text))) if text.len() > *most => {
+            errors.push(FieldError::too_long(at, *most));
+        }
+        (CheckKind::MaxItems(most), Some(Value::Array(list))) if list.len() > *most => {
+            errors.push(FieldError::too_many(at, list.len(), *most));
+        }
+        (CheckKind::Unique(name), Some(Value::Array(list))) => unique(name, at, list, errors),
+        (CheckKind::Union(names, exactly), Some(Value::Object(fields))) => {
+            union(names, *exactly, at, fields, errors);
+        }
+        (CheckKind::Immutable, value) if old.is_some_and(|old| old != value) => {
+            errors.push(FieldError::invalid(at, value, "field is immutable"));
+        }
+        (CheckKind::Forbidden(detail), Some(_)) => {
+            errors.push(FieldError::forbidden(at, detail));
+        }
+        _ => {}
+    }
+}
+
+fn unique(name: &str, at: &str, list: &[Value], errors: &mut Vec<FieldError>) {
+    for (index, item) in list.iter().enumerate() {
+        let key = |v: &Value| {
+            if name.is_empty() {
+                Some(v.clone())
+            } else {
+                v.get(name).cloned()
+            }
+        };
+        let Some(own) = key(item) else {
+            continue;
+        };
+        if list[..index]
+            .iter()
+            .any(|before| key(before).as_ref() == Some(&own))
+        {
+            let mut place = field::index(at, index);
+            if !name.is_empty() {
+                place = field::child(&place, name);
+            }
+            errors.push(FieldError::duplicate(place, own));
+        }
+    }
+}
+
+fn union(
+    names: &[String],
+    exactly: bool,
+    at: &str,
+    fields: &Map<String, Value>,
+    errors: &mut Vec<FieldError>,
+) {
+    let set: Vec<&String> = names.iter().filter(|n| !is_empty(fields.get(*n))).collect();
+    if set.is_empty() && exactly {
+        let detail = format!("must specify one of: {}", names.join(", "));
+        errors.push(FieldError::required(at, &detail));
+    }
+    for name in set.iter().skip(1) {
+        let detail = format!("may not be set together with {}", set[0]);
+        errors.push(FieldError::forbidden(field::child(at, name), &detail));
+    }
+}
