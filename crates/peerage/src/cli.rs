@@ -7,6 +7,7 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::apiserver::unneeded::Unneeded;
 use crate::apiserver::{self, ApiserverFlags, words};
 use crate::exit::{self, Failure};
+use crate::explain::{self, ExplainFlags};
 use crate::pki::{self, PkiCommand};
 use crate::up::{self, UpFlags};
 
@@ -36,6 +37,9 @@ pub enum Command {
     /// Start servers of several versions on this machine and show that they work as one
     #[command(after_help = up::AFTER_HELP)]
     Up(UpFlags),
+    /// Say who would answer a request, and why
+    #[command(after_help = explain::AFTER_HELP)]
+    Explain(ExplainFlags),
     /// Make, renew and show the certificates of a control plane
     #[command(subcommand)]
     Pki(PkiCommand),
@@ -104,6 +108,7 @@ pub fn run(typed: Typed) -> Result<(), Failure> {
     match typed.command {
         Command::Apiserver(flags) => apiserver::run(*flags, &typed.unneeded),
         Command::Up(flags) => up::run(&flags),
+        Command::Explain(flags) => explain::run(&flags),
         Command::Pki(command) => pki::run(&command),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! - [`cli`]: the command line. [`exit`]: how a command ends.
 //! - [`apiserver`]: the settings of an API server. [`pki`]: certificates and kubeconfigs. [`up`]: several servers.
+//!   [`explain`]: who answers a request.
 //! - [`client`], [`logging`], [`signals`], [`duration`], [`output`]: what several commands need.
 //!
 //! Servers, the store and the proxy are in crates of their own; this one chooses and starts them.
@@ -11,6 +12,7 @@ pub mod cli;
 pub mod client;
 pub mod duration;
 pub mod exit;
+pub mod explain;
 pub mod logging;
 pub mod output;
 pub mod pki;

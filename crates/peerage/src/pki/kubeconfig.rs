@@ -150,6 +150,35 @@ pub struct Connection {
     pub token: Option<String>,
 }
 
+/// The contexts of a kubeconfig file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contexts {
+    /// The current one.
+    pub current: String,
+    /// All of them.
+    pub names: Vec<String>,
+}
+
+/// Reads the names of a kubeconfig file's contexts.
+pub fn contexts(path: &Path) -> Result<Contexts, PkiError> {
+    let file = read_file(path)?;
+    Ok(Contexts {
+        current: file.current_context,
+        names: file
+            .contexts
+            .into_iter()
+            .map(|context| context.name)
+            .collect(),
+    })
+}
+
+fn read_file(path: &Path) -> Result<File, PkiError> {
+    serde_saphyr::from_str(&files::read(path)?).map_err(|e| PkiError::Kubeconfig {
+        path: path.to_owned(),
+        problem: e.to_string(),
+    })
+}
+
 /// Reads one context (the current one by default) of a kubeconfig file.
 pub fn read(path: &Path, context: Option<&str>) -> Result<Connection, PkiError> {
     let file: File =

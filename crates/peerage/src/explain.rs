@@ -1,0 +1,326 @@
+//! `peerage explain`: who would answer a request, and why.
+//!
+//! The decision is `peerage-core`'s [`route`], the same function that the servers call. What it decides by comes from a
+//! running server, which is asked for its own view and answers for itself; from the discovery of several servers of a
+//! kubeconfig, when the one asked does not know the question (a kube-apiserver); or from saved documents.
+
+mod sources;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use peerage_core::{PeerView, RequestInfo, Route, Rules, route};
+use serde::{Deserialize, Serialize};
+
+use crate::exit::Failure;
+use crate::output::{Output, print_json};
+
+/// What `--help` says after the flags.
+pub const AFTER_HELP: &str = "\
+Examples:\n  \
+  # as the server of the current context sees it\n  \
+  peerage explain GET /apis/resource.k8s.io/v1/deviceclasses\n\n  \
+  # by saved documents: kubectl get --raw with Accept:\n  \
+  #   application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer\n  \
+  peerage explain POST /api/v1/namespaces/x/pods --local old-apis.json,old-api.json --peer new=new-apis.json";
+
+/// The flags of `peerage explain`.
+#[derive(Debug, Clone, Args)]
+pub struct ExplainFlags {
+    /// The request's method
+    #[arg(value_name = "METHOD")]
+    pub method: String,
+    /// Its path, with the query if it has one
+    #[arg(value_name = "PATH")]
+    pub target: String,
+    /// Kubeconfig of the servers
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "KUBECONFIG",
+        default_value = "kubeconfig",
+        help_heading = "A running server"
+    )]
+    pub kubeconfig: PathBuf,
+    /// Context of the server that would get the request [default: the current one]
+    #[arg(long, value_name = "NAME", help_heading = "A running server")]
+    pub context: Option<String>,
+    /// Contexts of its peers, for servers that do not answer for themselves [default: all others of the kubeconfig]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        help_heading = "A running server"
+    )]
+    pub peer_context: Vec<String>,
+    /// Aggregated discovery of the server that would get the request (of /apis, and of /api after a comma)
+    #[arg(long, value_name = "FILE[,FILE]", help_heading = "Saved documents")]
+    pub local: Option<String>,
+    /// Aggregated discovery of a peer (repeat)
+    #[arg(
+        long,
+        value_name = "[NAME=]FILE[,FILE]",
+        requires = "local",
+        help_heading = "Saved documents"
+    )]
+    pub peer: Vec<String>,
+    /// How to print it
+    #[arg(long, short, value_enum, default_value_t = Output::Table)]
+    pub output: Output,
+}
+
+/// Who answers a request, and why. Also what a server answers to `GET /debug/peers?explain=METHOD%20PATH`, under
+/// `explanation`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// What is asked for.
+    pub request: Asked,
+    /// `local`, `peer`, `unknown` or `unsure`.
+    pub answer: String,
+    /// The reason's word, as in metrics.
+    pub reason: String,
+    /// Both in a sentence.
+    pub explanation: String,
+    /// Peers to try, the best first.
+    #[serde(default)]
+    pub candidates: Vec<Candidate>,
+}
+
+/// A request as Kubernetes sees it; empty texts where it names nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// The method.
+    pub method: String,
+    /// The path, with the query.
+    pub target: String,
+    /// The verb.
+    pub verb: String,
+    /// The API group; empty for the core group.
+    pub group: String,
+    /// Its version.
+    pub version: String,
+    /// The resource.
+    pub resource: String,
+    /// The subresource.
+    pub subresource: String,
+    /// The namespace.
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+}
+
+/// A peer to try.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Its server ID, or the name it was given.
+    pub id: String,
+    /// Where it is.
+    pub address: String,
+}
+
+/// Decides by a view, with all facts named.
+pub fn explain(
+    method: &str,
+    target: &str,
+    view: &PeerView,
+) -> Result<Explanation, peerage_core::RequestInfoError> {
+    let info = RequestInfo::parse(method, target)?;
+    let route = route(&info, view, &Rules::default());
+    let candidates = match &route {
+        Route::Forward { candidates, .. } => candidates
+            .iter()
+            .map(|peer| Candidate {
+                id: peer.id.to_string(),
+                address: peer.address.to_string(),
+            })
+            .collect(),
+        _ => Vec::new(),
+    };
+    Ok(Explanation {
+        request: asked(method, target, &info),
+        answer: route.answer().to_owned(),
+        reason: route.reason().to_owned(),
+        explanation: route.explain(),
+        candidates,
+    })
+}
+
+fn asked(method: &str, target: &str, info: &RequestInfo<'_>) -> Asked {
+    Asked {
+        method: method.to_owned(),
+        target: target.to_owned(),
+        verb: info.verb().to_owned(),
+        group: info.api_group().to_owned(),
+        version: info.api_version().to_owned(),
+        resource: info.resource().to_owned(),
+        subresource: info.subresource().to_owned(),
+        namespace: info.namespace().to_owned(),
+        name: info.name().to_owned(),
+    }
+}
+
+/// Runs `peerage explain`.
+pub fn run(flags: &ExplainFlags) -> Result<(), Failure> {
+    let method = flags.method.to_ascii_uppercase();
+    if !flags.target.starts_with('/') {
+        return Err(Failure::usage(format!(
+            "{:?} is not a path; write it like /apis/apps/v1/deployments",
+            flags.target
+        )));
+    }
+    let explanation = match &flags.local {
+        Some(local) => {
+            let view = sources::saved(local, &flags.peer)?;
+            explain(&method, &flags.target, &view).map_err(Failure::usage)?
+        }
+        None => crate::runtime()?.block_on(running(flags, &method))?,
+    };
+    if flags.output == Output::Json {
+        return print_json(&explanation);
+    }
+    println!("{}", in_words(&explanation));
+    Ok(())
+}
+
+async fn running(flags: &ExplainFlags, method: &str) -> Result<Explanation, Failure> {
+    if let Some(explanation) = sources::ask(flags, method).await? {
+        return Ok(explanation);
+    }
+    let view = sources::fetched(flags).await?;
+    explain(method, &flags.target, &view).map_err(Failure::usage)
+}
+
+fn in_words(explanation: &Explanation) -> String {
+    let asked = &explanation.request;
+    let mut text = format!("{} {}\n", asked.method, asked.target);
+    if !asked.resource.is_empty() {
+        let dot = |part: &str| {
+            if part.is_empty() {
+                String::new()
+            } else {
+                format!(".{part}")
+            }
+        };
+        let slash = |part: &str| {
+            if part.is_empty() {
+                String::new()
+            } else {
+                format!("/{part}")
+            }
+        };
+        text.push_str(&format!(
+            "  asks to {} {}{}{}{}",
+            asked.verb,
+            asked.resource,
+            slash(&asked.subresource),
+            dot(&asked.version),
+            dot(&asked.group)
+        ));
+        for (word, value) in [("named", &asked.name), ("in namespace", &asked.namespace)] {
+            if !value.is_empty() {
+                text.push_str(&format!(" {word} {value}"));
+            }
+        }
+        text.push('\n');
+    }
+    text.push_str(&format!("  is {}", explanation.explanation));
+    for candidate in &explanation.candidates {
+        if !candidate.address.is_empty() {
+            text.push_str(&format!(
+                "\n    {} is at {}",
+                candidate.id, candidate.address
+            ));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::path::Path;
+
+    const OLD: &str = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[
+        {"metadata":{"name":"apps"},"versions":[{"version":"v1","freshness":"Current","resources":[
+            {"resource":"deployments","responseKind":{"group":"apps","version":"v1","kind":"Deployment"},
+             "scope":"Namespaced","singularResource":"deployment","verbs":["get","list"]}]}]}]}"#;
+    const CORE: &str = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[
+        {"metadata":{"name":""},"versions":[{"version":"v1","freshness":"Current","resources":[
+            {"resource":"pods","responseKind":{"group":"","version":"v1","kind":"Pod"},
+             "scope":"Namespaced","singularResource":"pod","verbs":["get","list"]}]}]}]}"#;
+
+    fn write(dir: &Path, name: &str, text: &str) -> String {
+        let path = dir.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    #[test]
+    fn saved_documents_decide() {
+        let temp = tempfile::tempdir().unwrap();
+        let old = write(temp.path(), "old.json", OLD);
+        let core = write(temp.path(), "core.json", CORE);
+        let new = write(
+            temp.path(),
+            "new.json",
+            &OLD.replace("apps", "new.example.com"),
+        );
+        let view = sources::saved(&format!("{old},{core}"), &[format!("v9={new}")]).unwrap();
+        for (method, target, answer, peers) in [
+            ("GET", "/apis/apps/v1/deployments", "local", &[][..]),
+            ("GET", "/api/v1/pods", "local", &[]),
+            ("GET", "/healthz", "local", &[]),
+            (
+                "GET",
+                "/apis/new.example.com/v1/deployments",
+                "peer",
+                &["v9"],
+            ),
+            ("GET", "/apis/no.example.com/v1/deployments", "unknown", &[]),
+        ] {
+            let explanation = explain(method, target, &view).unwrap();
+            assert_eq!(
+                explanation.answer, answer,
+                "{method} {target}: {explanation:?}"
+            );
+            let ids: Vec<_> = explanation
+                .candidates
+                .iter()
+                .map(|peer| peer.id.as_str())
+                .collect();
+            assert_eq!(ids, peers, "{target}");
+        }
+    }
+
+    #[test]
+    fn an_explanation_names_what_is_asked_for_in_words() {
+        let temp = tempfile::tempdir().unwrap();
+        let old = write(temp.path(), "old.json", OLD);
+        let view = sources::saved(&old, &[]).unwrap();
+        let explanation = explain(
+            "GET",
+            "/apis/apps/v1/namespaces/x/deployments/y/scale",
+            &view,
+        )
+        .unwrap();
+        let words = in_words(&explanation);
+        assert!(
+            words.contains("asks to get deployments/scale.v1.apps named y in namespace x"),
+            "{words}"
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_no_document_is_named() {
+        let temp = tempfile::tempdir().unwrap();
+        let bad = write(temp.path(), "bad.json", "{}");
+        let message = sources::saved(&bad, &[]).unwrap_err().to_string();
+        assert!(message.contains("bad.json"), "{message}");
+        let message = sources::saved("/there/is/none", &[])
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains("/there/is/none"), "{message}");
+    }
+}

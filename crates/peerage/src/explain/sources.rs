@@ -1,0 +1,151 @@
+//! Where `peerage explain` has its facts from: a server's own view, servers' discovery, or saved documents.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use http::StatusCode;
+use peerage_core::PeerView;
+use peerage_core::discovery::{ApiGroupDiscoveryList, read_core, read_groups};
+use peerage_core::view::{Documents, LocalApis, Millis, Peer, PeerState, Readiness, ViewInputs};
+use serde::Deserialize;
+
+use super::{ExplainFlags, Explanation};
+use crate::client::{Answer, ApiClient, LOCAL, chain};
+use crate::exit::{Failure, Kind};
+use crate::pki::kubeconfig;
+
+/// What a server answers to `GET /debug/peers?explain=`; other servers answer something else.
+#[derive(Deserialize)]
+struct DebugAnswer {
+    explanation: Explanation,
+}
+
+/// Asks the server itself; `None` when it does not know the question.
+pub(super) async fn ask(
+    flags: &ExplainFlags,
+    method: &str,
+) -> Result<Option<Explanation>, Failure> {
+    let client = client(flags, flags.context.as_deref())?;
+    let question = encode(&format!("{method} {}", flags.target));
+    let answer = client
+        .get(&format!("/debug/peers?explain={question}"))
+        .await;
+    let answer = answer.map_err(|e| Failure::new(Kind::Unavailable, e))?;
+    if answer.status == StatusCode::BAD_REQUEST {
+        return Err(Failure::usage(answer.in_words()));
+    }
+    let parsed = serde_json::from_slice::<DebugAnswer>(&answer.body);
+    Ok(parsed.ok().map(|answer| answer.explanation))
+}
+
+/// A view of the discovery of several servers of a kubeconfig.
+pub(super) async fn fetched(flags: &ExplainFlags) -> Result<PeerView, Failure> {
+    let contexts = kubeconfig::contexts(&flags.kubeconfig)?;
+    let local_name = flags.context.clone().unwrap_or(contexts.current);
+    let local = client(flags, Some(&local_name))?;
+    let documents = documents(&local).await?;
+    let names = match flags.peer_context.is_empty() {
+        true => contexts.names,
+        false => flags.peer_context.clone(),
+    };
+    let mut peers = Vec::new();
+    for name in names.into_iter().filter(|name| *name != local_name) {
+        let mut peer = Peer::new(name.as_str(), "");
+        let client = client(flags, Some(&name))?;
+        match self::documents(&client).await {
+            Ok(documents) => peer = live(peer, documents),
+            Err(failure) => eprintln!("{name} counts as not heard: {failure}"),
+        }
+        peers.push(Arc::new(peer));
+    }
+    Ok(view(documents, peers))
+}
+
+/// A view of saved documents.
+pub(super) fn saved(local: &str, peers: &[String]) -> Result<PeerView, Failure> {
+    let documents = read_files(local)?;
+    let mut all = Vec::new();
+    for (position, words) in peers.iter().enumerate() {
+        let (name, files) = match words.split_once('=') {
+            Some((name, files)) => (name.to_owned(), files),
+            None => (format!("peer-{}", position + 1), words.as_str()),
+        };
+        let peer = Peer::new(name, "");
+        all.push(Arc::new(live(peer, read_files(files)?)));
+    }
+    Ok(view(documents, all))
+}
+
+fn live(mut peer: Peer, documents: Documents) -> Peer {
+    peer.state = PeerState::Live;
+    peer.readiness = Readiness::Ready;
+    peer.documents = Some(Arc::new(documents));
+    peer.heard_at = Some(Millis::default());
+    peer
+}
+
+fn view(local: Documents, peers: Vec<Arc<Peer>>) -> PeerView {
+    PeerView::build(ViewInputs {
+        local: LocalApis {
+            id: "local".into(),
+            documents: Some(Arc::new(local)),
+            ..LocalApis::default()
+        },
+        peers,
+        synced: true,
+        ..ViewInputs::default()
+    })
+}
+
+/// One or two files, of `/apis` and of `/api` in any order.
+fn read_files(files: &str) -> Result<Documents, Failure> {
+    let mut groups = ApiGroupDiscoveryList::default();
+    let mut core = ApiGroupDiscoveryList::default();
+    for file in files.split(',') {
+        let bytes = std::fs::read(Path::new(file))
+            .map_err(|e| Failure::unavailable(format!("cannot read {file}: {e}")))?;
+        match (read_core(&bytes), read_groups(&bytes)) {
+            (Ok(document), _) => core = document,
+            (_, Ok(document)) => groups = document,
+            (_, Err(e)) => return Err(Failure::usage(format!("{file}: {}", chain(&e)))),
+        }
+    }
+    Ok(Documents::new(groups, core))
+}
+
+async fn documents(client: &ApiClient) -> Result<Documents, Failure> {
+    let core = document(client, "/api").await?;
+    let groups = document(client, "/apis").await?;
+    let unreadable = |e| Failure::unavailable(format!("discovery: {}", chain(&e)));
+    Ok(Documents::new(
+        read_groups(&groups.body).map_err(unreadable)?,
+        read_core(&core.body).map_err(unreadable)?,
+    ))
+}
+
+async fn document(client: &ApiClient, path: &str) -> Result<Answer, Failure> {
+    let answer = client.get_as(path, LOCAL).await;
+    let answer = answer.map_err(|e| Failure::new(Kind::Unavailable, e))?;
+    match answer.status {
+        StatusCode::OK => Ok(answer),
+        _ => Err(Failure::unavailable(format!(
+            "{path} answers {}",
+            answer.in_words()
+        ))),
+    }
+}
+
+fn client(flags: &ExplainFlags, context: Option<&str>) -> Result<ApiClient, Failure> {
+    let connection = kubeconfig::read(&flags.kubeconfig, context)?;
+    ApiClient::new(&connection).map_err(|e| Failure::new(Kind::Unavailable, e))
+}
+
+/// A query's value, with everything escaped that is not a letter, digit or one of `-._~` (RFC 3986 2.3).
+fn encode(text: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    text.bytes().map(escape).collect()
+}
