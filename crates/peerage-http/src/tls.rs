@@ -16,7 +16,7 @@ use std::sync::Arc;
 use rustls::crypto::CryptoProvider;
 
 pub use client::{ClientTls, ClientTlsOptions, DEFAULT_SERVER_NAME};
-pub use pem::{Pem, certificates, roots};
+pub use pem::{Pem, bundle, certificates, roots};
 pub use server::{ServerTls, ServerTlsOptions, TlsPeer};
 
 /// Why TLS could not be set up.

@@ -8,6 +8,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::TlsError;
+use crate::BoxError;
+use crate::reload::Reloading;
 
 /// Where PEM comes from. Files are followed, bytes never change.
 #[derive(Debug, Clone)]
@@ -126,6 +128,29 @@ pub fn roots(pem: &[u8], origin: &str) -> Result<RootCertStore, TlsError> {
         );
     }
     Ok(store)
+}
+
+/// A value made from a CA bundle that follows its file. `name` says in reports what the bundle is.
+///
+/// # Errors
+/// [`TlsError`], or what `make` found wrong with the bundle.
+pub fn bundle<T, E>(
+    name: &'static str,
+    pem: Pem,
+    make: impl Fn(RootCertStore) -> Result<T, E> + Send + Sync + 'static,
+) -> Result<Reloading<T>, BoxError>
+where
+    T: Send + Sync + 'static,
+    E: Into<BoxError>,
+{
+    let origin = pem.origin(name);
+    let sources = Sources::new(vec![pem]);
+    sources.check()?;
+    Reloading::load(name, sources.files(), move |files| {
+        let bytes = sources.fill(files);
+        let all = bytes.first().map(AsRef::as_ref).unwrap_or_default();
+        make(roots(all, &origin)?).map_err(Into::into)
+    })
 }
 
 pub(crate) fn key(pem: &[u8], origin: &str) -> Result<PrivateKeyDer<'static>, TlsError> {

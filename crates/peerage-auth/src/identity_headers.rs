@@ -1,0 +1,206 @@
+//! The headers that carry a user from one server to the next: `X-Remote-User`, `-Uid`, `-Group`, `-Extra-*`.
+//!
+//! Their form is client-go's (`transport/round_trippers.go`): one line for each group and each extra value, so
+//! that commas in them mean nothing; extra keys escaped, and lower-cased on the way as header names are.
+//!
+//! Invariant: what a client sent of these never survives [`set`] or [`strip`], in whatever spelling.
+
+use std::fmt::Write;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use peerage_core::User;
+
+const USER: HeaderName = HeaderName::from_static("x-remote-user");
+const UID: HeaderName = HeaderName::from_static("x-remote-uid");
+const GROUP: HeaderName = HeaderName::from_static("x-remote-group");
+const EXTRA: &str = "x-remote-extra-";
+
+/// A user that cannot be told to another server.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("the user's {part} cannot be sent in a header")]
+pub struct IdentityError {
+    part: &'static str,
+}
+
+/// Removes all identity headers, also those spelled with `_` instead of `-`, which some servers take for the
+/// same.
+pub fn strip(headers: &mut HeaderMap) {
+    remove_where(headers, is_identity);
+}
+
+/// Removes the headers whose name fulfils a condition.
+pub(crate) fn remove_where(headers: &mut HeaderMap, condition: impl Fn(&str) -> bool) {
+    let found: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| condition(name.as_str()))
+        .cloned()
+        .collect();
+    for name in found {
+        headers.remove(name);
+    }
+}
+
+fn is_identity(name: &str) -> bool {
+    let same = |known: &str| name.len() == known.len() && starts_with_either(name, known);
+    same("x-remote-user")
+        || same("x-remote-uid")
+        || same("x-remote-group")
+        || starts_with_either(name, EXTRA)
+}
+
+/// Whether the name begins like `prefix` if `_` is taken for `-`.
+fn starts_with_either(name: &str, prefix: &str) -> bool {
+    let dashed = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    name.len() >= prefix.len()
+        && name
+            .bytes()
+            .map(dashed)
+            .zip(prefix.bytes())
+            .all(|(a, b)| a == b)
+}
+
+/// Replaces all identity headers by those of `user`. The UID is left out when it is empty.
+///
+/// # Errors
+/// [`IdentityError`] for a user with bytes that no header can carry; the headers then name nobody.
+pub fn set(headers: &mut HeaderMap, user: &User) -> Result<(), IdentityError> {
+    strip(headers);
+    let lines = lines(user)?;
+    headers.reserve(lines.len());
+    for (name, value) in lines {
+        headers.append(name, value);
+    }
+    Ok(())
+}
+
+fn lines(user: &User) -> Result<Vec<(HeaderName, HeaderValue)>, IdentityError> {
+    let mut lines = vec![(USER, value(&user.name, "name")?)];
+    if !user.uid.is_empty() {
+        lines.push((UID, value(&user.uid, "UID")?));
+    }
+    for group in &user.groups {
+        lines.push((GROUP, value(group, "group")?));
+    }
+    for (key, values) in &user.extra {
+        let name = extra_name(key)?;
+        for extra in values {
+            lines.push((name.clone(), value(extra, "extra value")?));
+        }
+    }
+    Ok(lines)
+}
+
+fn value(text: &str, part: &'static str) -> Result<HeaderValue, IdentityError> {
+    HeaderValue::from_bytes(text.as_bytes()).map_err(|_| IdentityError { part })
+}
+
+fn extra_name(key: &str) -> Result<HeaderName, IdentityError> {
+    let mut name = String::with_capacity(EXTRA.len() + key.len());
+    name.push_str(EXTRA);
+    for byte in key.bytes() {
+        if is_token(byte) {
+            name.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(name, "%{byte:02X}");
+        }
+    }
+    HeaderName::try_from(name).map_err(|_| IdentityError { part: "extra key" })
+}
+
+/// Whether a byte may stand in a header name as it is; `%` may, but begins an escape here.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn user() -> User {
+        let mut user = User::new(
+            "jürgen k",
+            ["system:masters", "b,c \"q\"", "system:authenticated"],
+        );
+        user.uid = "uid 77".to_owned();
+        let mut extra = |key: &str, values: &[&str]| {
+            let values = values.iter().map(ToString::to_string).collect();
+            user.extra.insert(key.to_owned(), values);
+        };
+        extra("Acme.com/project Name", &["one", "two, three"]);
+        extra("scopes", &["é"]);
+        extra("a%b", &["pct"]);
+        extra("none", &[]);
+        user
+    }
+
+    #[test]
+    fn a_user_travels_as_client_go_sends_it() {
+        let mut headers = HeaderMap::new();
+        set(&mut headers, &user()).unwrap();
+        let mut lines: Vec<String> = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", String::from_utf8_lossy(value.as_bytes())))
+            .collect();
+        lines.sort();
+        assert_eq!(
+            lines,
+            [
+                "x-remote-extra-a%25b: pct",
+                "x-remote-extra-acme.com%2fproject%20name: one",
+                "x-remote-extra-acme.com%2fproject%20name: two, three",
+                "x-remote-extra-scopes: é",
+                "x-remote-group: b,c \"q\"",
+                "x-remote-group: system:authenticated",
+                "x-remote-group: system:masters",
+                "x-remote-uid: uid 77",
+                "x-remote-user: jürgen k",
+            ]
+        );
+    }
+
+    #[test]
+    fn every_spelling_of_what_the_client_sent_is_replaced() {
+        let mut headers = HeaderMap::new();
+        for name in [
+            "X-Remote-User",
+            "x_remote_user",
+            "X-REMOTE_GROUP",
+            "x-remote-uid",
+            "X-Remote-Extra-Scopes",
+            "x_remote_extra_scopes",
+            "X-Remote-Extra-",
+        ] {
+            headers.append(
+                HeaderName::try_from(name).unwrap(),
+                HeaderValue::from_static("system:masters"),
+            );
+        }
+        headers.append("x-remote-users", HeaderValue::from_static("kept"));
+        set(&mut headers, &User::new("bob", ["dev"])).unwrap();
+        let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["x-remote-group", "x-remote-user", "x-remote-users"]);
+        assert_eq!(
+            headers.get_all("x-remote-group").iter().collect::<Vec<_>>(),
+            ["dev"]
+        );
+    }
+
+    #[test]
+    fn a_user_that_no_header_can_carry_is_an_error_and_leaves_nobody() {
+        let mut headers = HeaderMap::new();
+        headers.append("x-remote-user", HeaderValue::from_static("client"));
+        let error = set(&mut headers, &User::new("a\nb", ["dev"])).unwrap_err();
+        assert_eq!(error.part, "name");
+        assert!(headers.is_empty());
+    }
+
+    #[test]
+    fn an_empty_name_is_sent_as_such() {
+        let mut headers = HeaderMap::new();
+        set(&mut headers, &User::default()).unwrap();
+        assert_eq!(headers["x-remote-user"], "");
+    }
+}
