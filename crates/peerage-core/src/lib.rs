@@ -22,6 +22,7 @@
 //! | [`etag`] | how documents are tagged |
 //! | [`quote`] | how does Kubernetes quote a string in a message |
 
+pub mod audit;
 pub mod discovery;
 pub mod etag;
 pub mod exclusion;

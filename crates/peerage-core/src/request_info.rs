@@ -16,6 +16,7 @@ use std::borrow::Cow;
 use crate::query::{Query, percent_decode};
 
 pub use error::RequestInfoError;
+pub(crate) use selectors::is_dns_subdomain;
 
 /// A stretch of the decoded path. No target is longer than 32 bits can say.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

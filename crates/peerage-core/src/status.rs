@@ -202,7 +202,7 @@ fn is_zero_u32(value: &u32) -> bool {
 }
 
 /// Go writes an absent list as null.
-fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+pub(crate) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,
     T: Deserialize<'de> + Default,

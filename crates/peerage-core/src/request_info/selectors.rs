@@ -212,7 +212,8 @@ fn is_label_key(key: &str) -> bool {
     prefix.is_none_or(is_dns_subdomain) && !name.is_empty() && is_label_value(name)
 }
 
-fn is_dns_subdomain(text: &str) -> bool {
+/// Whether the text is a lower-case DNS subdomain.
+pub(crate) fn is_dns_subdomain(text: &str) -> bool {
     let is_alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     text.len() <= 253
         && text
