@@ -88,6 +88,7 @@ impl Defaulter<'_> {
         self.take_away_empty(schema, fields);
         if let Some(rules) = rules {
             put_nulls(rules, schema, fields);
+            fields.retain(|name, value| !(rules.omitted.contains(name) && *value == 0));
         }
     }
 

@@ -40,9 +40,11 @@ impl Table {
             for record in text.types.iter().filter(|r| r.is_about(name, version)) {
                 all.defaults.extend_from_slice(&record.rules.defaults);
                 all.nulls.extend_from_slice(&record.rules.nulls);
+                all.omitted.extend_from_slice(&record.rules.omitted);
                 all.checks.extend_from_slice(&record.rules.checks);
             }
-            if !(all.defaults.is_empty() && all.nulls.is_empty() && all.checks.is_empty())
+            let none = all.defaults.is_empty() && all.nulls.is_empty() && all.checks.is_empty();
+            if !(none && all.omitted.is_empty())
                 && let Some(slot) = by_type.get_mut(id.0 as usize)
             {
                 *slot = Some(Arc::new(all));

@@ -14,6 +14,7 @@
 //!   default terminationMessagePath = "/dev/termination-log"
 //!   default-if-zero x = 1 when y set
 //!   null rules
+//!   omit-zero minReadySeconds
 //!   call NAME
 //!   check name required
 //! ```
@@ -51,6 +52,8 @@ pub enum RuleTextError {
 pub(crate) struct TypeRules {
     pub(crate) defaults: Vec<DefaultRule>,
     pub(crate) nulls: Vec<FieldPath>,
+    /// Fields that Go leaves out when they are 0, although OpenAPI shows 0 as their default.
+    pub(crate) omitted: Vec<String>,
     pub(crate) checks: Vec<CheckRule>,
 }
 
@@ -247,6 +250,7 @@ fn type_line(rules: &mut TypeRules, line: &str) -> Option<()> {
                 rules.nulls.push(FieldPath::read(word)?);
             }
         }
+        "omit-zero" => rules.omitted.push(rest.to_owned()),
         "check" => match rest.strip_prefix("call ") {
             Some(name) => rules.checks.push(CheckRule::Call(name.to_owned())),
             None => {

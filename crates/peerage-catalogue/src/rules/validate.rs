@@ -122,13 +122,16 @@ impl Run<'_> {
     }
 }
 
+/// What is done at a place: its path, its value and, if there is an old object, the old value.
+type Act<'a> = &'a mut dyn FnMut(&str, Option<&Value>, Option<Option<&Value>>);
+
 /// Each place that a path leads to: where it is, its value and the old value.
 fn each(
     path: &FieldPath,
     at: &str,
     fields: &Map<String, Value>,
     old: Option<&Map<String, Value>>,
-    act: &mut dyn FnMut(&str, Option<&Value>, Option<Option<&Value>>),
+    act: Act<'_>,
 ) {
     let Some((Step::Field(name), rest)) = path.steps().split_first() else {
         return;
@@ -143,7 +146,7 @@ fn steps(
     at: &str,
     value: Option<&Value>,
     old: Option<Option<&Value>>,
-    act: &mut dyn FnMut(&str, Option<&Value>, Option<Option<&Value>>),
+    act: Act<'_>,
 ) {
     let Some((step, rest)) = rest.split_first() else {
         act(at, value, old);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Fields, object, set_default, text};
+use super::{Create, Fields, made, object, set_default, text};
 
 /// A policy is about what comes in, and about what goes out if it says anything of it.
 pub(super) fn network_policy(spec: &mut Fields) {
@@ -32,5 +32,20 @@ pub(super) fn custom_resource_definition(fields: &mut Fields) {
         let kind = text(names, "kind").to_owned();
         set_default(names, "singular", kind.to_lowercase());
         set_default(names, "listKind", format!("{kind}List"));
+    }
+}
+
+/// A new definition has objects of its storage version only.
+pub(super) fn stored_versions(definition: &mut Value, _: &Create<'_>) {
+    let versions = definition
+        .pointer("/spec/versions")
+        .and_then(Value::as_array);
+    let stored = versions
+        .into_iter()
+        .flatten()
+        .find(|v| v["storage"] == true);
+    let stored: Vec<Value> = stored.map(|v| v["name"].clone()).into_iter().collect();
+    if let Some(status) = definition.as_object_mut().and_then(|d| made(d, "status")) {
+        status.insert("storedVersions".to_owned(), Value::Array(stored));
     }
 }

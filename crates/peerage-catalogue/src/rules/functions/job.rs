@@ -45,23 +45,32 @@ pub(super) fn generate_selector(job: &mut Value, _: &Create<'_>) {
         value.and_then(Value::as_str).unwrap_or("").to_owned()
     };
     let (uid, name) = (metadata("uid"), metadata("name"));
+    // Labels that came from the template follow it.
+    let shared = job.pointer("/metadata/labels") == job.pointer("/spec/template/metadata/labels");
     let Some(spec) = job.as_object_mut().and_then(|j| object(j, "spec")) else {
         return;
     };
     if spec.get("manualSelector") == Some(&Value::Bool(true)) {
         return;
     }
-    let template = made(spec, "template")
-        .and_then(|t| made(t, "metadata"))
-        .and_then(|m| made(m, "labels"));
-    if let Some(labels) = template {
-        for prefix in ["", "batch.kubernetes.io/"] {
-            labels.insert(format!("{prefix}job-name"), name.clone().into());
-            labels.insert(format!("{prefix}controller-uid"), uid.clone().into());
-        }
+    if let Some(template) = made(spec, "template") {
+        put_labels(template, &uid, &name);
     }
     let selector = made(spec, "selector").and_then(|s| made(s, "matchLabels"));
     if let Some(labels) = selector {
-        labels.insert("batch.kubernetes.io/controller-uid".to_owned(), uid.into());
+        let key = "batch.kubernetes.io/controller-uid";
+        labels.insert(key.to_owned(), uid.clone().into());
+    }
+    if let Some(job) = job.as_object_mut().filter(|_| shared) {
+        put_labels(job, &uid, &name);
+    }
+}
+
+fn put_labels(object: &mut Fields, uid: &str, name: &str) {
+    if let Some(labels) = made(object, "metadata").and_then(|m| made(m, "labels")) {
+        for prefix in ["", "batch.kubernetes.io/"] {
+            labels.insert(format!("{prefix}job-name"), name.into());
+            labels.insert(format!("{prefix}controller-uid"), uid.into());
+        }
     }
 }

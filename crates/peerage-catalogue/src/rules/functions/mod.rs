@@ -56,6 +56,9 @@ const DEFAULTS: &[(&str, DefaultFn)] = &[
 
 const CREATES: &[(&str, CreateFn)] = &[
     ("pod-qos", pod::qos),
+    ("pod-scheduling-gates", pod::scheduling_gates),
+    ("node-not-ready", pod::not_ready_taint),
+    ("crd-stored-versions", admission::stored_versions),
     ("job-selector", job::generate_selector),
     ("namespace-finalizer", metadata::namespace_finalizer),
     ("daemonset-generation", daemonset::first_generation),

@@ -127,6 +127,38 @@ pub(super) fn qos(pod: &mut Value, _: &Create<'_>) {
     }
 }
 
+/// A pod with scheduling gates says that it waits for them.
+pub(super) fn scheduling_gates(pod: &mut Value, create: &Create<'_>) {
+    let gates = pod
+        .pointer("/spec/schedulingGates")
+        .and_then(Value::as_array);
+    if gates.is_none_or(Vec::is_empty) {
+        return;
+    }
+    let condition = json!({
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates",
+        "lastTransitionTime": create.now,
+    });
+    if let Some(status) = pod.as_object_mut().and_then(|p| made(p, "status")) {
+        status.insert("conditions".to_owned(), json!([condition]));
+    }
+}
+
+/// A new node is not ready: nothing is scheduled to it.
+pub(super) fn not_ready_taint(node: &mut Value, _: &Create<'_>) {
+    let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+    let spec = node.as_object_mut().and_then(|n| made(n, "spec"));
+    let taints = spec.map(|s| s.entry("taints").or_insert_with(|| json!([])));
+    if let Some(taints) = taints.and_then(Value::as_array_mut)
+        && !taints.contains(&taint)
+    {
+        taints.push(taint);
+    }
+}
+
 fn quality_of_service(spec: &Value) -> &'static str {
     let containers = ["containers", "initContainers"]
         .into_iter()
