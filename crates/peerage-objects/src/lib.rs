@@ -11,6 +11,7 @@ pub mod body;
 pub mod field;
 pub mod json;
 pub mod names;
+pub mod patch;
 pub mod quantity;
 pub mod retain;
 pub mod schema;

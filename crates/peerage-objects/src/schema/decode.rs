@@ -68,6 +68,33 @@ pub enum DecodeError {
     Base64(#[from] Base64Error),
 }
 
+impl DecodeError {
+    /// The same error in the words of the converter through which the result of a strategic merge patch goes.
+    pub fn conversion_text(&self) -> String {
+        let (DecodeError::Field { found, wanted, .. } | DecodeError::Root { found, wanted }) = self
+        else {
+            return self.to_string();
+        };
+        let found = match found.split_once(' ').unwrap_or((found, "")) {
+            ("number", text) if text.contains(['.', 'e', 'E']) => "float64",
+            ("number", _) => "int64",
+            ("object", _) => "map",
+            ("array", _) => "slice",
+            (other, _) => other,
+        };
+        let number = matches!(found, "int64" | "float64");
+        match wanted.as_str() {
+            list if list.starts_with("[]") => format!("cannot restore slice from {found}"),
+            map if map.starts_with("map[") || map == "v1.ResourceList" => {
+                format!("cannot restore map from {found}")
+            }
+            structure if structure.contains('.') => format!("cannot restore struct from: {found}"),
+            scalar if number && scalar != "bool" => format!("cannot convert {found} to {scalar}"),
+            scalar => format!("unrecognized type: {scalar}"),
+        }
+    }
+}
+
 /// Decodes a value of a type.
 pub fn decode(types: &Types, ty: TypeId, node: &Node<'_>) -> Result<Decoded, DecodeError> {
     Walk::new(types).run(ty, node, None)

@@ -125,6 +125,32 @@ fn values_of_the_wrong_type_are_refused_in_the_words_of_go() {
 }
 
 #[test]
+fn results_of_strategic_patches_are_refused_in_the_words_of_the_converter() {
+    let e = examples();
+    let cases = [
+        (r#"{"spec":{"replicas":"3"}}"#, "unrecognized type: int32"),
+        (
+            r#"{"spec":{"template":{"spec":{"containers":"x"}}}}"#,
+            "cannot restore slice from string",
+        ),
+        (
+            r#"{"metadata":{"labels":"x"}}"#,
+            "cannot restore map from string",
+        ),
+        (r#"{"metadata":[]}"#, "cannot restore struct from: slice"),
+        (
+            r#"{"metadata":{"name":1}}"#,
+            "cannot convert int64 to string",
+        ),
+    ];
+    for (text, error) in cases {
+        let node = json::parse(text.as_bytes()).unwrap();
+        let found = decode(&e.types, e.deployment, &node).unwrap_err();
+        assert_eq!(found.conversion_text(), error);
+    }
+}
+
+#[test]
 fn unknown_and_duplicate_fields_are_listed_in_their_order() {
     let text = r#"{"metadata":{"name":"x","colour":"red"},"datum":{"a":"b"},"Data":{}}"#;
     let decoded = read(|e| e.config_map, text).unwrap();
