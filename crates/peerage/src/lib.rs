@@ -17,6 +17,7 @@ pub mod logging;
 pub mod output;
 pub mod pki;
 pub mod signals;
+pub mod store;
 pub mod up;
 
 use std::ffi::OsString;

@@ -231,6 +231,30 @@ pub struct ApiserverFlags {
     /// Where audit lines go; - for standard output
     #[arg(long, value_name = "FILE", help_heading = "What they may do")]
     pub audit_log_path: Option<PathBuf>,
+    /// Size in megabytes at which the audit log is rotated; 0 for never
+    #[arg(
+        long,
+        value_name = "MB",
+        default_value_t = 0,
+        help_heading = "What they may do"
+    )]
+    pub audit_log_maxsize: u64,
+    /// Days that rotated audit logs are kept; 0 for any number
+    #[arg(
+        long,
+        value_name = "DAYS",
+        default_value_t = 0,
+        help_heading = "What they may do"
+    )]
+    pub audit_log_maxage: u32,
+    /// Rotated audit logs that are kept; 0 for any number
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        help_heading = "What they may do"
+    )]
+    pub audit_log_maxbackup: u32,
     /// Form of audit lines; json is the only one
     #[arg(long, value_name = "FORMAT", default_value = "json", hide = true)]
     pub audit_log_format: String,
@@ -263,6 +287,9 @@ pub struct ApiserverFlags {
         help_heading = "Store"
     )]
     pub etcd_prefix: String,
+    /// How long Events are kept
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration, help_heading = "Store")]
+    pub event_ttl: Duration,
     /// Kind of store; etcd3 is the only one
     #[arg(long, value_name = "KIND", default_value = "etcd3", hide = true)]
     pub storage_backend: String,

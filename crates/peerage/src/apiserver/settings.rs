@@ -3,6 +3,12 @@
 //! What kube-apiserver accepts silently and then does not do is refused here, or warned of, with the fix in the message.
 //! Nothing is opened or started; that the files are there and readable is checked, so that a typing mistake is found
 //! before anything runs.
+//!
+//! Differs: kube-apiserver starts with only one of `--peer-advertise-ip` and `--peer-advertise-port`, and with values that
+//! are neither address nor port, and uses neither; with an audit policy without a log, or a log without a policy; and
+//! says nothing when `--peer-ca-file` is missing.
+//! Differs: the default of `--authorization-mode` is RBAC, not AlwaysAllow; the `--requestheader-*-headers` flags have
+//! the names that everybody gives them as defaults, so that the authority alone makes a front proxy work.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -51,6 +57,8 @@ pub struct ApiserverSettings {
     pub storage: Storage,
     /// Start of all keys, with a leading and without a closing slash.
     pub storage_prefix: String,
+    /// How long Events are kept.
+    pub event_ttl: Duration,
     /// Peers.
     pub peers: Peers,
     /// What to tell the reader of the log once.
@@ -143,6 +151,12 @@ pub struct Audit {
     pub policy: PathBuf,
     /// The file of lines; `-` for standard output.
     pub log: PathBuf,
+    /// Megabytes at which it is rotated; 0 for never.
+    pub max_size: u64,
+    /// Days that rotated files are kept; 0 for any number.
+    pub max_age: u32,
+    /// Rotated files that are kept; 0 for any number.
+    pub max_backups: u32,
 }
 
 /// Peers.
@@ -192,6 +206,7 @@ impl ApiserverSettings {
             audit: audit(&flags)?,
             storage: storage::read(&flags, &data_dir)?,
             storage_prefix: storage::prefix(&flags.etcd_prefix)?,
+            event_ttl: flags.event_ttl,
             peers,
             data_dir,
             warnings,
@@ -547,6 +562,9 @@ fn audit(flags: &ApiserverFlags) -> Result<Option<Audit>, SettingsError> {
         (Some(policy), Some(log)) => Ok(Some(Audit {
             policy: policy.clone(),
             log: log.clone(),
+            max_size: flags.audit_log_maxsize,
+            max_age: flags.audit_log_maxage,
+            max_backups: flags.audit_log_maxbackup,
         })),
         (None, None) => Ok(None),
         (Some(_), None) => Err(SettingsError::HalfAnAudit {

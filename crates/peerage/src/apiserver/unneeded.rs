@@ -37,7 +37,7 @@ const fn switch(name: &'static str, why: &'static str) -> Unneeded {
 
 const ADMISSION: &str = "admission plug-ins cannot be chosen yet";
 const AUDIT_BATCH: &str = "audit lines are written in order, as they come";
-const AUDIT_ROTATION: &str = "the audit log is not rotated here; use logrotate with copytruncate";
+const AUDIT_ROTATION: &str = "rotated audit logs are left as they are";
 const AUDIT_WEBHOOK: &str = "audit events go to the log file only";
 const CLOUD: &str = "there is no cloud provider in the API server";
 const DEBUG: &str = "there is no Go runtime to inspect";
@@ -104,9 +104,6 @@ static TABLE: &[Unneeded] = &[
     switch("audit-log-batch-throttle-enable", AUDIT_BATCH),
     value("audit-log-batch-throttle-qps", AUDIT_BATCH),
     switch("audit-log-compress", AUDIT_ROTATION),
-    value("audit-log-maxage", AUDIT_ROTATION),
-    value("audit-log-maxbackup", AUDIT_ROTATION),
-    value("audit-log-maxsize", AUDIT_ROTATION),
     value("audit-log-mode", AUDIT_BATCH),
     switch("audit-log-truncate-enabled", AUDIT_BATCH),
     value("audit-log-truncate-max-batch-size", AUDIT_BATCH),
@@ -162,7 +159,6 @@ static TABLE: &[Unneeded] = &[
     value("etcd-healthcheck-timeout", STORE_TUNING),
     value("etcd-readycheck-timeout", STORE_TUNING),
     value("etcd-servers-overrides", STORE_TUNING),
-    value("event-ttl", "Events are kept until they are deleted"),
     value("external-hostname", "documents hold no absolute links"),
     value("goaway-chance", "connections are not closed to spread load"),
     value("http2-max-streams-per-connection", "streams are bounded already"),

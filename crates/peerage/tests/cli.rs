@@ -1,0 +1,107 @@
+//! The executable as a shell sees it: exit codes, and which stream says what.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::process::{Command, Output};
+
+fn peerage(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_peerage"))
+        .args(words)
+        .env_remove("KUBECONFIG")
+        .env_remove("PEERAGE_DATA_DIR")
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn exit_codes_tell_mistakes_from_what_is_missing() {
+    for (words, code, expected) in [
+        (&["--help"][..], 0, ""),
+        (&["--version"], 0, ""),
+        (&["apiserver", "--help"], 0, ""),
+        (&[], 2, "Usage"),
+        (&["no-such-command"], 2, "no-such-command"),
+        (&["apiserver", "--no-such-flag"], 2, "--no-such-flag"),
+        (
+            &["apiserver", "--peer-advertise-ip=127.0.0.1"],
+            2,
+            "--peer-advertise-port",
+        ),
+        (
+            &["apiserver", "--client-ca-file=/there/is/none"],
+            3,
+            "--client-ca-file: cannot read /there/is/none",
+        ),
+        (
+            &["pki", "show", "--dir=/there/is/none"],
+            3,
+            "/there/is/none",
+        ),
+        (
+            &["pki", "init", "--san=a b"],
+            2,
+            "neither a DNS name nor an IP address",
+        ),
+        (
+            &["up", "--versions=1.2"],
+            2,
+            "there is no Kubernetes \"1.2\" here; there are 1.33, 1.34",
+        ),
+        (
+            &["explain", "GET", "/x", "--kubeconfig=/there/is/none"],
+            3,
+            "/there/is/none",
+        ),
+    ] {
+        let output = peerage(words);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {error}");
+        assert!(error.contains(expected), "{words:?}: {error}");
+        if code == 0 {
+            assert!(error.is_empty(), "{words:?}: {error}");
+        }
+    }
+}
+
+#[test]
+fn help_lists_the_exit_codes() {
+    let output = peerage(&["--help"]);
+    let help = text(&output.stdout);
+    for (code, meaning) in peerage::exit::EXIT_CODES {
+        assert!(help.contains(&format!("  {code:<4} {meaning}")), "{help}");
+    }
+}
+
+#[test]
+fn certificates_are_shown_for_people_and_for_programs() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = format!("--dir={}", temp.path().join("pki").display());
+    let made = peerage(&["pki", "init", &dir, "--san", "10.0.0.1"]);
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    assert!(text(&made.stdout).contains("--peer-ca-file="));
+    let again = peerage(&["pki", "init", &dir]);
+    assert_eq!(again.status.code(), Some(2), "{}", text(&again.stderr));
+
+    let shown = peerage(&["pki", "show", &dir]);
+    assert!(text(&shown.stdout).contains("O=system:masters"));
+    let shown = peerage(&["pki", "show", &dir, "--output", "json"]);
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let serving = shown
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|entry| entry["name"] == "apiserver")
+        .unwrap();
+    assert_eq!(serving["purpose"], "serving");
+    assert!(
+        serving["altNames"]
+            .as_array()
+            .unwrap()
+            .contains(&"10.0.0.1".into())
+    );
+    assert!((364..=365).contains(&serving["daysLeft"].as_i64().unwrap()));
+}
