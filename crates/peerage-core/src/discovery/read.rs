@@ -104,7 +104,7 @@ pub fn read_groups(bytes: &[u8]) -> Result<ApiGroupDiscoveryList, DocumentError>
     if list.items.is_empty() {
         return Err(DocumentError::Empty("groups"));
     }
-    check(&list, |name| name_is_possible(name))?;
+    check(&list, name_is_possible)?;
     Ok(list)
 }
 
