@@ -3,7 +3,6 @@
 //! An index is built once per group of a document and shared for as long as that group does not change. Lookups
 //! do not allocate.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::discovery::{ApiGroupDiscovery, ApiResourceDiscovery, ApiVersionDiscovery};
@@ -52,147 +51,58 @@ pub struct Found {
     pub empty: bool,
 }
 
-/// One group of one server with its index.
+/// One group of one server with its index: the places of each version's resources, sorted by name.
 #[derive(Debug)]
 pub(crate) struct ServedGroup {
     pub(crate) discovery: Arc<ApiGroupDiscovery>,
-    versions: Vec<VersionIndex>,
+    by_name: Box<[Box<[u32]>]>,
 }
 
 impl ServedGroup {
     pub(crate) fn new(discovery: Arc<ApiGroupDiscovery>) -> Self {
-        let versions = discovery.versions.iter().map(VersionIndex::new).collect();
-        Self {
-            discovery,
-            versions,
-        }
+        let by_name = discovery.versions.iter().map(sorted_places).collect();
+        Self { discovery, by_name }
     }
 
     pub(crate) fn find(&self, target: &Target<'_>) -> Found {
-        let named = |it: &&VersionIndex| *it.name == *target.version;
-        match self.versions.iter().find(named) {
-            Some(version) => version.find(target),
-            None => Found {
+        let mut versions = self.discovery.versions.iter().zip(&self.by_name);
+        let Some((version, places)) = versions.find(|(it, _)| it.version == target.version) else {
+            return Found {
                 depth: Depth::Group,
                 ..Found::default()
-            },
-        }
-    }
-}
-
-#[derive(Debug)]
-struct VersionIndex {
-    name: Box<str>,
-    stale: bool,
-    resources: HashMap<Box<str>, Ability>,
-}
-
-impl VersionIndex {
-    fn new(version: &ApiVersionDiscovery) -> Self {
-        let entry =
-            |it: &Arc<ApiResourceDiscovery>| (it.resource.as_str().into(), Ability::new(it));
-        Self {
-            name: version.version.as_str().into(),
-            stale: version.freshness.is_stale(),
-            resources: version.resources.iter().map(entry).collect(),
-        }
-    }
-
-    fn find(&self, target: &Target<'_>) -> Found {
-        let depth = match self.resources.get(target.resource) {
-            Some(ability) => ability.depth(target),
-            None => Depth::Version,
+            };
         };
+        let resource = |place: &u32| &*version.resources[*place as usize];
+        let found = places.binary_search_by(|it| (*resource(it).resource).cmp(target.resource));
         Found {
-            depth,
-            stale: self.stale,
-            empty: self.resources.is_empty(),
+            depth: found.map_or(Depth::Version, |at| depth(resource(&places[at]), target)),
+            stale: version.freshness.is_stale(),
+            empty: version.resources.is_empty(),
         }
     }
 }
 
-/// What a server can do with one resource.
-#[derive(Debug)]
-struct Ability {
-    verbs: VerbSet,
-    subresources: Box<[(Box<str>, VerbSet)]>,
+fn sorted_places(version: &ApiVersionDiscovery) -> Box<[u32]> {
+    let mut places: Box<[u32]> = (0..).zip(&version.resources).map(|(at, _)| at).collect();
+    places.sort_by_key(|place| &*version.resources[*place as usize].resource);
+    places
 }
 
-impl Ability {
-    fn new(resource: &ApiResourceDiscovery) -> Self {
-        let subresources = resource
-            .subresources
-            .iter()
-            .map(|it| (it.subresource.as_str().into(), VerbSet::new(&it.verbs)))
-            .collect();
-        Self {
-            verbs: VerbSet::new(&resource.verbs),
-            subresources,
+/// How much of the target a resource of the right name has.
+fn depth(resource: &ApiResourceDiscovery, target: &Target<'_>) -> Depth {
+    let verbs = if target.subresource.is_empty() {
+        &resource.verbs
+    } else {
+        let mut subresources = resource.subresources.iter();
+        match subresources.find(|it| it.subresource == target.subresource) {
+            Some(subresource) => &subresource.verbs,
+            None => return Depth::Resource,
         }
+    };
+    // A method that has no verb asks for none in particular.
+    if target.verb.is_empty() || verbs.iter().any(|verb| verb == target.verb) {
+        Depth::Verb
+    } else {
+        Depth::Endpoint
     }
-
-    fn depth(&self, target: &Target<'_>) -> Depth {
-        let verbs = if target.subresource.is_empty() {
-            &self.verbs
-        } else {
-            let named = |it: &&(Box<str>, VerbSet)| *it.0 == *target.subresource;
-            match self.subresources.iter().find(named) {
-                Some((_, verbs)) => verbs,
-                None => return Depth::Resource,
-            }
-        };
-        if verbs.has(target.verb) {
-            Depth::Verb
-        } else {
-            Depth::Endpoint
-        }
-    }
-}
-
-/// A set of verbs: the common ones as bits.
-#[derive(Debug)]
-struct VerbSet {
-    common: u8,
-    others: Box<[Box<str>]>,
-}
-
-/// The verbs of requests for stored objects, one bit each.
-const COMMON: [&str; 8] = [
-    "get",
-    "list",
-    "watch",
-    "create",
-    "update",
-    "patch",
-    "delete",
-    "deletecollection",
-];
-
-impl VerbSet {
-    fn new(verbs: &[String]) -> Self {
-        let mut common = 0;
-        let mut others: Vec<Box<str>> = Vec::new();
-        for verb in verbs {
-            match bit(verb) {
-                Some(bit) => common |= bit,
-                None => others.push(verb.as_str().into()),
-            }
-        }
-        Self {
-            common,
-            others: others.into(),
-        }
-    }
-
-    /// Whether the verb is there. A method that has no verb asks for none in particular.
-    fn has(&self, verb: &str) -> bool {
-        match bit(verb) {
-            Some(bit) => self.common & bit != 0,
-            None => verb.is_empty() || self.others.iter().any(|it| **it == *verb),
-        }
-    }
-}
-
-fn bit(verb: &str) -> Option<u8> {
-    COMMON.iter().position(|it| *it == verb).map(|at| 1 << at)
 }

@@ -18,7 +18,6 @@ use crate::discovery::{
 };
 use crate::etag::etag_of;
 use crate::exclusion::Exclusions;
-use crate::index::ServedGroup;
 use crate::merge::order::consensus;
 
 /// One server's documents in the whole.
@@ -59,7 +58,8 @@ pub(super) enum Whole {
 }
 
 impl Apis {
-    /// Collects what `parts` list, taking over from `previous` whatever did not change.
+    /// Collects what `parts` list, taking over from `previous` whatever did not change. With `exact`, what a single
+    /// server lists is shown as it is.
     pub(super) fn collect(
         previous: Option<&Arc<Self>>,
         parts: &[Part<'_>],
@@ -67,58 +67,38 @@ impl Apis {
         server_address: &Arc<str>,
         exact: bool,
     ) -> Arc<Self> {
-        let mut collected: HashMap<&str, (Option<&Arc<str>>, SmallVec<[GroupPart; 6]>)> =
-            HashMap::with_capacity(parts.first().map_or(0, |it| it.documents.names.len() + 1));
-        for part in parts {
-            let hashes = &part.documents.hashes;
-            let mut add = |name, key, group: &Arc<ServedGroup>| {
-                let (_, same) = collected
-                    .entry(name)
-                    .or_insert_with(|| (key, SmallVec::new()));
-                same.push(GroupPart::new(group, part.role, hashes));
-            };
-            for (name, group) in part.documents.names.iter().zip(&part.documents.groups) {
-                add(name, Some(name), group);
-            }
-            if let Some(core) = &part.documents.core {
-                add("", None, core);
-            }
-        }
-        let mut unchanged = previous.is_some_and(|it| it.groups.len() == collected.len());
-        let mut groups = HashMap::with_capacity(collected.len());
-        for (name, (key, same)) in collected {
-            let before = previous.and_then(|it| it.groups.get_key_value(name));
+        let gathered = gather(parts);
+        let mut changed = previous.is_none_or(|it| it.groups.len() != gathered.len());
+        let mut groups = HashMap::with_capacity(gathered.len());
+        for (name, group) in gathered {
             let rule = exclusions.group(name);
-            if let Some((key, before)) = before
-                && before.is_made_of(&same, rule)
-            {
-                groups.insert(Arc::clone(key), Arc::clone(before));
-                continue;
-            }
-            unchanged = false;
-            let key = key.map_or_else(|| name.into(), Arc::clone);
-            groups.insert(key, Arc::new(MergedGroup::new(same, rule.cloned(), exact)));
+            let before = previous.and_then(|it| it.groups.get_key_value(name));
+            let (key, merged) = match before {
+                Some((key, before)) if before.is_made_of(&group.parts, rule) => {
+                    (Arc::clone(key), Arc::clone(before))
+                }
+                _ => {
+                    changed = true;
+                    let name = group.name();
+                    let merged = MergedGroup::new(group.parts, rule.cloned(), exact);
+                    (name, Arc::new(merged))
+                }
+            };
+            groups.insert(key, merged);
         }
-        let name_lists: Vec<_> = parts
-            .iter()
-            .map(|part| Arc::clone(&part.documents.names))
-            .collect();
+        let names = |part: &Part<'_>| Arc::clone(&part.documents.names);
+        let name_lists: Vec<_> = parts.iter().map(names).collect();
         let same_order = previous.filter(|it| it.name_lists == name_lists);
-        if let Some(same) = same_order
-            && unchanged
-            && same.server_address == *server_address
-        {
-            return Arc::clone(same);
+        match same_order {
+            Some(same) if !changed && same.server_address == *server_address => Arc::clone(same),
+            _ => Arc::new(Self {
+                groups,
+                order: same_order.map_or_else(Arc::default, |it| Arc::clone(&it.order)),
+                name_lists,
+                server_address: Arc::clone(server_address),
+                documents: Default::default(),
+            }),
         }
-        Arc::new(Self {
-            groups,
-            order: same_order
-                .map(|it| Arc::clone(&it.order))
-                .unwrap_or_default(),
-            name_lists,
-            server_address: Arc::clone(server_address),
-            documents: Default::default(),
-        })
     }
 
     /// The aggregated document of `/apis`.
@@ -201,13 +181,50 @@ impl Apis {
     }
 }
 
+/// What all servers list under one name.
+struct Gathered<'a> {
+    /// None for the core group, which has no name.
+    name: Option<&'a Arc<str>>,
+    parts: SmallVec<[GroupPart; 6]>,
+}
+
+impl Gathered<'_> {
+    fn name(&self) -> Arc<str> {
+        self.name.map_or_else(|| "".into(), Arc::clone)
+    }
+}
+
+/// Puts together what the servers list under each name.
+fn gather<'a>(parts: &[Part<'a>]) -> HashMap<&'a str, Gathered<'a>> {
+    let most = parts.iter().map(|it| it.documents.names.len()).max();
+    let mut gathered = HashMap::with_capacity(most.unwrap_or_default() + 1);
+    for part in parts {
+        let hashes = &part.documents.hashes;
+        let named = part.documents.names.iter().map(Some);
+        let groups = named.zip(&part.documents.groups);
+        for (name, group) in groups.chain(part.documents.core.iter().map(|core| (None, core))) {
+            let same = gathered
+                .entry(name.map_or("", |name| &**name))
+                .or_insert_with(|| Gathered {
+                    name,
+                    parts: SmallVec::new(),
+                });
+            same.parts.push(GroupPart::new(group, part.role, hashes));
+        }
+    }
+    gathered
+}
+
 /// Puts the aggregated document together from the JSON of its groups.
 fn aggregated<'a>(
     groups: impl Iterator<Item = &'a MergedGroup>,
     version: DiscoveryVersion,
 ) -> Rendered {
-    let mut hashed = vec![b'{'];
-    append_items(&mut hashed, groups.map(MergedGroup::json));
+    let items: Vec<&[u8]> = groups.map(MergedGroup::json).collect();
+    let size = items.iter().map(|item| item.len() + 1).sum::<usize>() + 128;
+    let mut hashed = Vec::with_capacity(size);
+    hashed.push(b'{');
+    append_items(&mut hashed, items);
     let mut bytes = head(version);
     bytes.reserve_exact(hashed.len());
     bytes.extend_from_slice(&hashed[1..]);
