@@ -9,6 +9,7 @@
 
 mod bootstrap;
 mod catalogue;
+pub mod convert;
 mod data;
 mod discovery;
 pub mod records;
