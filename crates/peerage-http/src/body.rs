@@ -68,7 +68,8 @@ where
     body.map_err(Into::into).boxed_unsync()
 }
 
-/// The body, with `guard` dropped when it has ended, broken off or been dropped.
+/// The body, with `guard` dropped when its end or its breaking off has been read, or when it is dropped. A body
+/// that is empty from the start is not kept for it.
 pub fn guarded<G: Send + Unpin + 'static>(body: Body, guard: G) -> Body {
     if http_body::Body::is_end_stream(&body) {
         return body;
@@ -133,7 +134,7 @@ impl<G: Send + Unpin> http_body::Body for Guarded<G> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        if !matches!(frame, Some(Ok(_))) || self.body.is_end_stream() {
+        if !matches!(frame, Some(Ok(_))) {
             self.guard = None;
         }
         Poll::Ready(frame)
@@ -195,11 +196,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_guard_goes_with_the_last_frame() {
+    async fn a_guard_goes_when_the_end_has_been_read() {
         let guard = std::sync::Arc::new(());
         let mut body = guarded(full("a"), guard.clone());
-        assert_eq!(std::sync::Arc::strong_count(&guard), 2);
         body.frame().await.unwrap().unwrap();
+        assert_eq!(std::sync::Arc::strong_count(&guard), 2);
+        assert!(body.frame().await.is_none());
         assert_eq!(std::sync::Arc::strong_count(&guard), 1);
     }
 }
