@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::request_info::RequestInfo;
-use crate::status::Status;
+use crate::status::{Status, StatusBody};
 use crate::user::User;
 
 pub use policy::{Decision, Policy, PolicyError};
@@ -244,9 +244,9 @@ impl Event {
 
     /// Records the outcome. Of a Status only what is bounded is kept, and never its kind.
     pub fn set_response(&mut self, code: u16, status: Option<&Status>) {
-        let mut recorded = Status {
+        let mut recorded = StatusBody {
             code,
-            ..Status::default()
+            ..StatusBody::default()
         };
         if let Some(status) = status {
             recorded.status.clone_from(&status.status);
@@ -254,7 +254,7 @@ impl Event {
             recorded.reason.clone_from(&status.reason);
             recorded.details.clone_from(&status.details);
         }
-        self.response_status = Some(recorded);
+        self.response_status = Some(recorded.into());
     }
 }
 

@@ -20,10 +20,12 @@
 //! | [`view`] | what is known of all servers now |
 //! | [`route`](mod@route) | who answers a request |
 //! | [`etag`] | how documents are tagged |
+//! | [`duration`] | how long does a text say
 //! | [`quote`] | how does Kubernetes quote a string in a message |
 
 pub mod audit;
 pub mod discovery;
+pub mod duration;
 pub mod etag;
 pub mod exclusion;
 pub mod index;

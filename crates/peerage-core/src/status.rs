@@ -9,6 +9,7 @@ mod plain;
 mod rows;
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
 
@@ -69,10 +70,37 @@ fn write_qualified(f: &mut fmt::Formatter<'_>, name: &str, group: &str) -> fmt::
 }
 
 /// `meta/v1` Status. It is an error too, so that handlers can return it with `?`; its text is the message.
+///
+/// Its fields are those of [`StatusBody`], behind a box so that a `Result` with it stays small.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{message}")]
+#[error("{}", .0.message)]
+#[serde(transparent)]
+pub struct Status(Box<StatusBody>);
+
+impl Deref for Status {
+    type Target = StatusBody;
+
+    fn deref(&self) -> &StatusBody {
+        &self.0
+    }
+}
+
+impl DerefMut for Status {
+    fn deref_mut(&mut self) -> &mut StatusBody {
+        &mut self.0
+    }
+}
+
+impl From<StatusBody> for Status {
+    fn from(body: StatusBody) -> Self {
+        Status(Box::new(body))
+    }
+}
+
+/// The fields of a [`Status`], in their order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Status {
+pub struct StatusBody {
     /// `Status`; empty only in the answer to a request whose time ran out.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,

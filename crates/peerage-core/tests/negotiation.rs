@@ -237,7 +237,7 @@ fn refusals_list_what_there_is_in_kubernetes_words() {
          application/vnd.kubernetes.protobuf"
     );
     assert_eq!(
-        (status.code, status.details),
+        (status.code, status.details.clone()),
         (406, Some(StatusDetails::default()))
     );
     assert_eq!(
@@ -253,7 +253,7 @@ fn refusals_list_what_there_is_in_kubernetes_words() {
          application/vnd.kubernetes.protobuf"
     );
     assert_eq!(
-        (status.code, status.reason.as_str(), status.details),
+        (status.code, status.reason.as_str(), status.details.clone()),
         (406, "NotAcceptable", None)
     );
     assert_eq!(

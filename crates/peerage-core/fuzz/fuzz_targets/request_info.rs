@@ -16,12 +16,17 @@ fuzz_target!(|input: (&str, &str)| {
     let parsed = RequestInfo::parse(method, target);
     if let Ok(info) = &parsed {
         assert_eq!(info.raw_target(), target);
-        assert_eq!(reference::said(info), reference::said(&info.clone().into_owned()));
+        assert_eq!(
+            reference::said(info),
+            reference::said(&info.clone().into_owned())
+        );
     }
     if !target.contains('?') && !target.bytes().any(|byte| byte.is_ascii_control()) {
         match reference::parse(method, target) {
             None | Some(Err(())) => assert!(parsed.is_err()),
-            Some(Ok(expected)) => assert_eq!(parsed.ok().as_ref().map(reference::said), Some(expected)),
+            Some(Ok(expected)) => {
+                assert_eq!(parsed.ok().as_ref().map(reference::said), Some(expected))
+            }
         }
     }
 });

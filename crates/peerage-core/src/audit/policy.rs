@@ -342,10 +342,14 @@ fn stages(texts: &[String], field: &str, faults: &mut Vec<StatusCause>) -> Stage
         match Stage::ALL.into_iter().find(|stage| stage.name() == text) {
             Some(stage) => found.push(stage),
             None => {
-                faults.push(StatusCause::not_supported(
+                let detail = format!(
+                    "allowed stages are {}",
+                    Stage::ALL.map(Stage::name).join(",")
+                );
+                faults.push(StatusCause::invalid(
                     format!("{field}[{at}]"),
                     text,
-                    Stage::ALL.map(Stage::name),
+                    &detail,
                 ));
             }
         }

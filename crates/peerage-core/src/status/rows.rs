@@ -1,6 +1,10 @@
 //! The constructors: one per row of Kubernetes' table of API errors.
 
-use super::{GroupKind, GroupResource, Status, StatusCause, StatusDetails, StatusMeta, field};
+use super::{
+    GroupKind, GroupResource, Status, StatusBody, StatusCause, StatusDetails, StatusMeta, field,
+};
+use std::fmt;
+
 use crate::quote::quote;
 use crate::request_info::RequestInfo;
 
@@ -10,15 +14,15 @@ const OPTIMISTIC_LOCK_MESSAGE: &str =
 
 impl Status {
     fn failure(code: u16, reason: &str, message: impl Into<String>) -> Self {
-        Status {
+        Status::from(StatusBody {
             kind: "Status".to_owned(),
             api_version: "v1".to_owned(),
             status: "Failure".to_owned(),
             message: message.into(),
             reason: reason.to_owned(),
             code,
-            ..Status::default()
-        }
+            ..StatusBody::default()
+        })
     }
 
     fn about(mut self, resource: GroupResource<'_>, name: &str) -> Self {
@@ -58,10 +62,8 @@ impl Status {
         Self::failure(400, "BadRequest", message)
     }
 
-    /// 400: the `timeout` parameter is no duration.
-    #[must_use]
-    pub fn bad_timeout(value: &str) -> Self {
-        let problem = format!("time: invalid duration {}", quote(value));
+    /// 400: the `timeout` parameter is no duration; the problem is [`crate::duration`]'s.
+    pub fn bad_timeout(problem: &(impl fmt::Display + ?Sized)) -> Self {
         Self::bad_request(format!(
             "invalid timeout specified in the request URL - {problem}"
         ))
@@ -239,7 +241,7 @@ impl Status {
     }
 
     /// 413: the request is larger than the server takes.
-    pub fn too_large(what: impl std::fmt::Display) -> Self {
+    pub fn too_large(what: impl fmt::Display) -> Self {
         Self::failure(
             413,
             "RequestEntityTooLarge",

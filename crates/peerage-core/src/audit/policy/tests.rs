@@ -172,10 +172,9 @@ fn all_faults_of_a_policy_are_told_at_once() {
         panic!("{error}")
     };
     let lines: Vec<String> = faults.iter().map(StatusCause::line).collect();
-    let stages =
-        r#"supported values: "RequestReceived", "ResponseStarted", "ResponseComplete", "Panic""#;
+    let stages = "allowed stages are RequestReceived,ResponseStarted,ResponseComplete,Panic";
     let expected = [
-        format!(r#"omitStages[0]: Unsupported value: "Later": {stages}"#),
+        format!(r#"omitStages[0]: Invalid value: "Later": {stages}"#),
         "rules[0].level: Required value".to_owned(),
         r#"rules[1].level: Unsupported value: "Everything": supported values: "None", "Metadata", "Request", "RequestResponse""#.to_owned(),
         r#"rules[2].nonResourceURLs[0]: Invalid value: "healthz": non-resource URL rules must begin with a '/' character"#.to_owned(),
@@ -192,7 +191,7 @@ fn all_faults_of_a_policy_are_told_at_once() {
     );
     assert_eq!(
         lines[8],
-        format!(r#"rules[3].omitStages[1]: Unsupported value: "x": {stages}"#)
+        format!(r#"rules[3].omitStages[1]: Invalid value: "x": {stages}"#)
     );
     assert_eq!(lines.len(), 9);
 }
