@@ -5,6 +5,7 @@
 
 pub mod flags;
 pub mod gates;
+mod own_pki;
 pub mod settings;
 pub mod storage;
 #[cfg(test)]
@@ -134,6 +135,36 @@ pub enum SettingsError {
         /// What was written.
         text: String,
     },
+    /// A version that the catalogue does not have.
+    #[error("--emulated-version: there is no Kubernetes {version} here; there are {known}")]
+    UnknownVersion {
+        /// The version.
+        version: String,
+        /// Those that are there.
+        known: String,
+    },
+    /// An API that cannot be turned on or off.
+    #[error("--runtime-config: {problem}")]
+    RuntimeConfigKey {
+        /// What is wrong.
+        problem: String,
+    },
+    /// A controller that does not exist.
+    #[error("--controllers: there is none named {name:?}; there are {known}, and * for all")]
+    UnknownController {
+        /// Its name.
+        name: String,
+        /// Those that are there.
+        known: String,
+    },
+    /// An audit policy that is none.
+    #[error("--audit-policy-file: {}: {problem}", path.display())]
+    AuditPolicy {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// Not a pair of an API and a boolean.
     #[error(
         "--runtime-config: {pair:?} is not like api/all=true, apps/v1=false or batch/v1/jobs=false"
@@ -165,7 +196,7 @@ pub enum SettingsError {
     NoIssuer,
     /// An authorization mode that is unknown or given twice.
     #[error(
-        "--authorization-mode: {name:?} is unknown here or given twice; write one or more of RBAC, Node, AlwaysAllow, AlwaysDeny"
+        "--authorization-mode: {name:?} is unknown here or given twice; write one or more of RBAC, Node, AlwaysAllow"
     )]
     AuthorizationMode {
         /// The mode.
@@ -249,7 +280,7 @@ impl From<SettingsError> for Failure {
 /// Runs `peerage apiserver` until it is asked to stop.
 pub fn run(flags: ApiserverFlags, unneeded: &[&'static unneeded::Unneeded]) -> Result<(), Failure> {
     let log = flags.log.clone();
-    let settings = ApiserverSettings::new(flags)?;
+    let mut settings = ApiserverSettings::new(flags)?;
     crate::logging::start(&log)?;
     for flag in unneeded {
         tracing::info!("--{} has no effect: {}", flag.name, flag.why);
@@ -257,5 +288,6 @@ pub fn run(flags: ApiserverFlags, unneeded: &[&'static unneeded::Unneeded]) -> R
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
     }
+    own_pki::fill_in(&mut settings)?;
     Err(Failure::failed("this build has no server to run"))
 }

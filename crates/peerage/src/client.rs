@@ -185,7 +185,7 @@ impl ApiClient {
             return Err(self.no_answer(answer.in_words()));
         }
         Ok(Watch {
-            body,
+            body: Some(body),
             read: BytesMut::new(),
         })
     }
@@ -267,7 +267,8 @@ impl ApiClient {
 
 /// An open watch.
 pub struct Watch {
-    body: Body,
+    /// None when it has ended: a body must not be read beyond its end.
+    body: Option<Body>,
     read: BytesMut,
 }
 
@@ -296,9 +297,11 @@ impl Watch {
             if self.read.len() > LONGEST_ANSWER {
                 return None;
             }
-            let frame = self.body.frame().await?.ok()?;
-            if let Ok(data) = frame.into_data() {
-                self.read.extend_from_slice(&data);
+            match self.body.as_mut()?.frame().await {
+                Some(Ok(frame)) => self
+                    .read
+                    .extend_from_slice(&frame.into_data().unwrap_or_default()),
+                _ => self.body = None,
             }
         }
     }
@@ -313,4 +316,69 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn connection(url: &str) -> Connection {
+        Connection {
+            url: url.to_owned(),
+            server_name: None,
+            authority: Some("no certificate".to_owned()),
+            certificate: None,
+            key: None,
+            token: None,
+        }
+    }
+
+    #[test]
+    fn addresses_and_authorities_that_cannot_be_used_are_refused() {
+        for url in [
+            "http://127.0.0.1:1",
+            "https://",
+            "https://a/b",
+            "127.0.0.1:6443",
+            "https://127.0.0.1:6443",
+        ] {
+            let error = ApiClient::new(&connection(url)).unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("cannot connect to {url}: ")),
+                "{error}"
+            );
+        }
+        let mut without = connection("https://127.0.0.1:6443");
+        without.authority = None;
+        assert!(
+            ApiClient::new(&without)
+                .unwrap_err()
+                .to_string()
+                .contains("authority")
+        );
+    }
+
+    #[tokio::test]
+    async fn a_watch_is_read_line_by_line_however_it_is_cut() {
+        let (mut sender, body) = peerage_http::channel(8);
+        let mut watch = Watch {
+            body: Some(body),
+            read: BytesMut::new(),
+        };
+        for part in [
+            "{\"type\":\"ADD",
+            "ED\"}\n{\"type\":",
+            "\"DELETED\"}\n",
+            "{\"type\":\"cut",
+        ] {
+            sender.send_data(part.into()).await.unwrap();
+        }
+        drop(sender);
+        let patience = Duration::from_secs(60);
+        assert_eq!(watch.next(patience).await.unwrap()["type"], "ADDED");
+        assert_eq!(watch.next(patience).await.unwrap()["type"], "DELETED");
+        assert_eq!(watch.next(patience).await, None);
+        assert!(watch.ends(patience).await);
+    }
 }

@@ -216,7 +216,7 @@ pub struct ApiserverFlags {
     )]
     pub api_audiences: Vec<String>,
 
-    /// What decides, in order: RBAC, Node, AlwaysAllow, AlwaysDeny
+    /// What decides, in order: RBAC, Node, AlwaysAllow
     #[arg(
         long,
         value_name = "MODE",

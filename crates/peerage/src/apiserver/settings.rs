@@ -138,8 +138,6 @@ pub struct ServiceAccounts {
 pub enum AuthorizationMode {
     /// Everything is allowed.
     AlwaysAllow,
-    /// Nothing is allowed, but for `system:masters`.
-    AlwaysDeny,
     /// Roles and bindings.
     Rbac,
 }
@@ -521,7 +519,6 @@ fn authorization(
     for name in given {
         let mode = match name.as_str() {
             "AlwaysAllow" => AuthorizationMode::AlwaysAllow,
-            "AlwaysDeny" => AuthorizationMode::AlwaysDeny,
             "RBAC" => AuthorizationMode::Rbac,
             "Node" => {
                 warnings.push(

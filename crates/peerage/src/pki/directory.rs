@@ -125,9 +125,21 @@ impl PkiDirectory {
         }
     }
 
-    /// Makes what is missing and keeps the rest; returns the names made.
+    /// Makes what is missing and keeps the rest, also a serving pair that lacks a name of the plan; returns the names
+    /// made.
     pub fn complete(&self, plan: &Plan) -> Result<Vec<String>, PkiError> {
-        self.write_all(plan, |name| !self.key(name).exists())
+        let short = match files::read(&self.certificate(SERVING)) {
+            Ok(pem) => {
+                let has = Facts::from_pem(&pem)?.alt_names;
+                plan.alt_names
+                    .iter()
+                    .any(|name| !has.contains(&name.to_string()))
+            }
+            Err(_) => false,
+        };
+        self.write_all(plan, |name| {
+            !self.key(name).exists() || (short && name == SERVING)
+        })
     }
 
     fn write_all(

@@ -132,6 +132,12 @@ fn completing_makes_only_what_is_missing_and_what_a_new_authority_has_to_sign() 
     assert!(pki.complete(&Plan::default()).unwrap().is_empty());
     std::fs::remove_file(pki.key("admin")).unwrap();
     assert_eq!(pki.complete(&Plan::default()).unwrap(), ["admin"]);
+    let named = Plan {
+        alt_names: vec!["10.0.0.1".parse().unwrap()],
+        ..Plan::default()
+    };
+    assert_eq!(pki.complete(&named).unwrap(), ["apiserver"]);
+    assert!(pki.complete(&named).unwrap().is_empty());
     std::fs::remove_file(pki.key("front-proxy-ca")).unwrap();
     assert_eq!(
         pki.complete(&Plan::default()).unwrap(),

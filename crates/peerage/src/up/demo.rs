@@ -401,3 +401,38 @@ fn kept(what: String) {
 fn broken(what: String) -> Failure {
     Failure::failed(format!("the demonstration failed: {what}"))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn answer(status: u16, retry_after: Option<&str>) -> Answer {
+        let mut headers = http::HeaderMap::new();
+        if let Some(retry) = retry_after {
+            headers.insert("retry-after", retry.parse().unwrap());
+        }
+        Answer {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers,
+            body: "404 page not found\n".into(),
+        }
+    }
+
+    #[test]
+    fn while_a_server_is_away_only_503_with_retry_after_is_right() {
+        let mut seen = Seen::default();
+        assert_eq!(seen.in_words(), "no request failed");
+        for retry in ["1", "1", "5"] {
+            seen.add(&answer(503, Some(retry))).unwrap();
+        }
+        assert_eq!(
+            seen.in_words(),
+            "2 times 503 with Retry-After: 1, once 503 with Retry-After: 5"
+        );
+        let wrong = seen.add(&answer(404, None)).unwrap_err().to_string();
+        assert!(wrong.contains("not 404 404 page not found"), "{wrong}");
+        assert!(seen.add(&answer(503, None)).is_err());
+        assert!(seen.add(&answer(200, Some("1"))).is_err());
+    }
+}
