@@ -1,1 +1,161 @@
 //! The Mixed Version Proxy as a tower layer around any local service.
+//!
+//! What Kubernetes' KEP-4020 describes: a server that gets a request for an API that only another version serves
+//! sends it there, and every server's discovery shows what any of them serves. This crate is that, for any service
+//! that answers HTTP requests; it brings no store.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`record`] | what a registry tells of each peer, and what follows from it |
+//! | `poll` | one task per peer: its documents, its health |
+//! | `writer` | the one task that makes the view |
+//! | `service` | who answers a request |
+//! | `discovery`, `openapi` | documents of the whole control plane |
+//! | `forward`, [`headers`] | a request on its way to a peer and back |
+//! | `error`, `answer` | what the proxy itself refuses, in the client's media type |
+//! | `health`, `metrics`, [`debug`] | how each peer does |
+//!
+//! Left to others: who is asking and what they may do (`peerage-auth` and the chain around the layer), what a
+//! document means, how documents merge and where a request goes (`peerage-core`), bytes on the wire (`peerage-http`),
+//! where records come from and what "local" is (whoever embeds this).
+
+mod answer;
+mod audit;
+pub mod clock;
+pub mod debug;
+mod discovery;
+mod error;
+mod forward;
+mod go_duration;
+pub mod headers;
+mod health;
+mod log_gate;
+mod metrics;
+mod openapi;
+pub mod options;
+mod peer;
+mod poll;
+pub mod record;
+pub mod render;
+mod service;
+mod shared;
+mod writer;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use peerage_http::metrics::Registry;
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub use clock::Clock;
+pub use debug::DebugPeers;
+pub use options::{ForwardOptions, PollOptions, ProxyOptions};
+pub use peerage_core::{Exclusions, LocalApis, PeerView};
+pub use record::{IdentityLease, PeerRecord};
+pub use render::{Rendering, Yaml};
+pub use service::{ProxyLayer, ProxyService};
+
+use log_gate::LogGate;
+use shared::{Shared, Snapshot};
+use writer::{Sources, Writer};
+
+/// A running proxy. Its tasks end when the last clone is dropped.
+#[derive(Clone)]
+pub struct PeerProxy {
+    shared: Arc<Shared>,
+    _tasks: Arc<DropGuard>,
+}
+
+impl PeerProxy {
+    /// Starts the tasks. `records` must hold the registry's first complete list: what is not in it is taken for
+    /// not registered. `local` has no documents for as long as the local server does not know its own.
+    ///
+    /// Must be called within a tokio runtime.
+    #[must_use]
+    pub fn start(
+        options: ProxyOptions,
+        records: watch::Receiver<Arc<[PeerRecord]>>,
+        local: watch::Receiver<Arc<LocalApis>>,
+        exclusions: watch::Receiver<Arc<Exclusions>>,
+    ) -> PeerProxy {
+        if options.tls.is_none() {
+            tracing::warn!(
+                "no peer CA is configured, so this server shows and serves its own APIs only; set --peer-ca-file, --proxy-client-cert-file and --proxy-client-key-file to serve what peers have"
+            );
+        }
+        let stop = CancellationToken::new();
+        let empty = PeerView::build(Default::default());
+        let shared = Arc::new(Shared {
+            tunnels: Arc::new(Semaphore::new(options.forward.tunnels)),
+            options,
+            metrics: metrics::ProxyMetrics::new(),
+            snapshot: ArcSwap::from_pointee(Snapshot::new(Arc::new(empty), HashMap::new())),
+            changed: Notify::new(),
+            stop: stop.clone(),
+            openapi_v2: Default::default(),
+            last_merged: Default::default(),
+            views: watch::Sender::new(0),
+            log_gate: LogGate::new(Duration::from_secs(10)),
+        });
+        let sources = Sources {
+            records,
+            local,
+            exclusions,
+        };
+        let mut writer = Writer::new(shared.clone(), sources);
+        writer.publish();
+        tokio::spawn(writer.run());
+        PeerProxy {
+            shared,
+            _tasks: Arc::new(stop.drop_guard()),
+        }
+    }
+
+    /// The layer to put around the local service.
+    #[must_use]
+    pub fn layer(&self) -> ProxyLayer {
+        ProxyLayer {
+            shared: self.shared.clone(),
+        }
+    }
+
+    /// The view in force.
+    #[must_use]
+    pub fn view(&self) -> Arc<PeerView> {
+        self.shared.snapshot.load().view.clone()
+    }
+
+    /// Changes with each new view: what was folded into the last one may be read from [`PeerProxy::view`] then.
+    #[must_use]
+    pub fn views(&self) -> watch::Receiver<u64> {
+        self.shared.views.subscribe()
+    }
+
+    /// Has every peer asked for its documents now.
+    pub fn refresh(&self) {
+        for known in self.shared.snapshot.load().peers.values() {
+            known.peer.poke.notify_one();
+        }
+    }
+
+    /// Every peer, its state and why.
+    #[must_use]
+    pub fn debug(&self) -> DebugPeers {
+        let options = &self.shared.options;
+        debug::describe(
+            &self.shared.snapshot.load(),
+            options.tls.is_some(),
+            Instant::now(),
+            options.clock.now(),
+        )
+    }
+
+    /// Makes the proxy's series visible in this registry.
+    pub fn register_metrics(&self, registry: &Registry) {
+        self.shared.metrics.register(registry, &self.shared);
+    }
+}

@@ -1,0 +1,299 @@
+//! Answering discovery: aggregated and legacy documents, of all servers or of this one alone.
+//!
+//! Documents, tags and merging are the view's, the choice among them `peerage_core::media`'s; here they become
+//! answers with the header fields that kube-apiserver's aggregated discovery gives them. Compressing is left to
+//! whoever is around the proxy.
+//!
+//! Differs: kube-apiserver merges nothing but the aggregated document of `/apis`.
+//!
+//! Invariants: a verified peer gets local documents whatever it asks; what is not known for sure is 503, what nobody
+//! has is the local service's 404.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use http::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH,
+    USER_AGENT, VARY,
+};
+use http::{Method, StatusCode};
+use peerage_core::discovery::DiscoveryVersion;
+use peerage_core::media::{
+    self, DiscoveryAccept, DiscoveryDocument, DiscoveryPath, Media, negotiate_discovery,
+};
+use peerage_core::{Lookup, Rendered, Status, ViewScope, etag};
+use peerage_http::{Request, Response, body};
+
+use crate::answer::{Form, text};
+use crate::error::ProxyError;
+use crate::render::indent;
+use crate::service::Call;
+
+/// A discovery path with what is in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    path: DiscoveryPath,
+    group: String,
+    version: String,
+}
+
+impl Asked {
+    /// What this decoded path asks for, if it is one of discovery's.
+    pub(crate) fn of(path: &str) -> Option<Asked> {
+        let asked = |path, group: &str, version: &str| {
+            Some(Asked {
+                path,
+                group: group.to_owned(),
+                version: version.to_owned(),
+            })
+        };
+        let named: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
+        match named[..] {
+            ["api"] | ["api", ""] => asked(DiscoveryPath::Core, "", ""),
+            ["apis"] => asked(DiscoveryPath::Groups, "", ""),
+            ["apis", ""] => asked(DiscoveryPath::GroupsSlash, "", ""),
+            ["api", version] | ["api", version, ""] if !version.is_empty() => {
+                asked(DiscoveryPath::Resources, "", version)
+            }
+            ["apis", group] | ["apis", group, ""] if !group.is_empty() => {
+                asked(DiscoveryPath::Group, group, "")
+            }
+            ["apis", group, version] | ["apis", group, version, ""]
+                if !group.is_empty() && !version.is_empty() =>
+            {
+                asked(DiscoveryPath::Resources, group, version)
+            }
+            _ => None,
+        }
+    }
+
+    /// kube-apiserver's router lets nothing but GET through on these.
+    fn is_routed(&self) -> bool {
+        matches!(self.path, DiscoveryPath::Core | DiscoveryPath::Resources)
+    }
+}
+
+/// The answer; `None` if the local service has to say that there is no such document.
+pub(crate) fn answer(call: &Call, asked: &Asked, request: &Request) -> Option<Response> {
+    let form = Form::of(request.method(), request.headers(), &call.info);
+    let accept = text(request.headers(), ACCEPT);
+    let rendering = &call.shared.options.rendering;
+    let negotiated = negotiate_discovery(accept, asked.path, rendering.serves_v2beta1);
+    let scope = match &negotiated {
+        Ok(accept) if accept.no_peer => ViewScope::Local,
+        _ => call.scope(),
+    };
+    let document = match &negotiated {
+        Ok(accept) => accept.document,
+        Err(_) => DiscoveryDocument::Legacy,
+    };
+    let rendered = match find(call, asked, document, scope) {
+        Found::Here(rendered) => rendered,
+        Found::Nowhere => return None,
+        Found::NotNow(why) => {
+            let why = why.to_owned();
+            return Some(form.refuse(call, &ProxyError::NotKnown { why }));
+        }
+    };
+    if asked.is_routed() && *request.method() != Method::GET {
+        return Some(form.say(&Status::method_not_allowed(), rendering));
+    }
+    match negotiated {
+        Ok(accept) => {
+            count(call, asked, &accept, scope, rendered);
+            Some(respond(call, request, &accept, rendered))
+        }
+        Err(refusal) => Some(form.say(&Status::from(refusal), rendering)),
+    }
+}
+
+enum Found<'v> {
+    Here(&'v Rendered),
+    NotNow(&'static str),
+    Nowhere,
+}
+
+fn find<'v>(
+    call: &'v Call,
+    asked: &Asked,
+    document: DiscoveryDocument,
+    scope: ViewScope,
+) -> Found<'v> {
+    let view = &call.snapshot.view;
+    if view.local_documents().is_none() {
+        return Found::NotNow("this server does not know yet what it serves");
+    }
+    let version = match document {
+        DiscoveryDocument::AggregatedV2 => Some(DiscoveryVersion::V2),
+        DiscoveryDocument::AggregatedV2Beta1 => Some(DiscoveryVersion::V2Beta1),
+        DiscoveryDocument::Legacy => None,
+    };
+    let lookup = match (asked.path, version) {
+        (DiscoveryPath::Groups, Some(version)) => {
+            return Found::Here(view.aggregated_apis(scope, version));
+        }
+        (DiscoveryPath::Core, Some(version)) => {
+            return Found::Here(view.aggregated_core(scope, version));
+        }
+        (DiscoveryPath::Groups | DiscoveryPath::GroupsSlash, None) => {
+            return Found::Here(view.legacy_groups(scope));
+        }
+        (DiscoveryPath::Core, None) => return Found::Here(view.legacy_versions(scope)),
+        (DiscoveryPath::Group, _) => view.legacy_group(scope, &asked.group),
+        _ => view.legacy_resources(scope, &asked.group, &asked.version),
+    };
+    match lookup {
+        Lookup::Found(rendered) => Found::Here(rendered),
+        Lookup::Stale => Found::NotNow("the servers that have it do not answer at the moment"),
+        Lookup::Unknown if scope == ViewScope::Merged && !view.absence_is_certain() => {
+            Found::NotNow("not every server has said yet what it serves")
+        }
+        Lookup::Unknown => Found::Nowhere,
+    }
+}
+
+fn respond(
+    call: &Call,
+    request: &Request,
+    accept: &DiscoveryAccept,
+    rendered: &Rendered,
+) -> Response {
+    let headers = request.headers();
+    let tag = rendered.etag.as_deref();
+    let asked_tag = headers.get(IF_NONE_MATCH).map(HeaderValue::as_bytes);
+    if let Some(tag) = tag
+        && etag::none_match(asked_tag, tag)
+    {
+        let mut response = Response::new(body::empty());
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        mark(&mut response, Some(tag));
+        return response;
+    }
+    let pretty = accept.pretty || media::is_pretty(&call.info.query(), text(headers, USER_AGENT));
+    let (content_type, bytes) = encode(call, accept, rendered, pretty);
+    let length = HeaderValue::from(bytes.len());
+    let mut response = Response::new(if request.method() == Method::HEAD {
+        body::empty()
+    } else {
+        body::full(bytes)
+    });
+    mark(&mut response, tag);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CONTENT_LENGTH, length);
+    response
+}
+
+/// Tagged documents may be kept by anyone who asks again with the tag.
+fn mark(response: &mut Response, tag: Option<&str>) {
+    let tag = tag.and_then(|tag| HeaderValue::from_str(tag).ok());
+    let headers = response.headers_mut();
+    let Some(tag) = tag else {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        return;
+    };
+    headers.insert(ETAG, tag);
+    headers.insert(VARY, HeaderValue::from_static("Accept"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+}
+
+fn encode(
+    call: &Call,
+    accept: &DiscoveryAccept,
+    rendered: &Rendered,
+    pretty: bool,
+) -> (&'static str, bytes::Bytes) {
+    if accept.media == Media::Yaml
+        && let Some(yaml) = call
+            .shared
+            .options
+            .rendering
+            .yaml
+            .from_json(&rendered.bytes)
+    {
+        return (accept.content_type(), yaml.into());
+    }
+    let json = DiscoveryAccept {
+        media: Media::Json,
+        ..*accept
+    };
+    let bytes = if pretty {
+        indent(&rendered.bytes).into()
+    } else {
+        bytes::Bytes::from_owner(Shared(rendered.bytes.clone()))
+    };
+    (json.content_type(), bytes)
+}
+
+/// Rendered bytes that an answer shares instead of copying.
+struct Shared(Arc<[u8]>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+fn count(
+    call: &Call,
+    asked: &Asked,
+    accept: &DiscoveryAccept,
+    scope: ViewScope,
+    rendered: &Rendered,
+) {
+    let shared = &call.shared;
+    if accept.document == DiscoveryDocument::Legacy || shared.options.tls.is_none() {
+        return;
+    }
+    if accept.no_peer {
+        shared.metrics.nopeer.inc();
+    }
+    if scope == ViewScope::Merged && asked.path == DiscoveryPath::Groups {
+        let now = rendered.bytes.as_ptr() as usize;
+        if shared.last_merged.swap(now, Ordering::Relaxed) == now {
+            shared.metrics.merged_hits.inc();
+        } else {
+            shared.metrics.merged_misses.inc();
+            shared.metrics.aggregated.inc();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn discovery_paths_are_told_from_others_with_and_without_a_last_slash() {
+        use DiscoveryPath::{Core, Group, Groups, GroupsSlash, Resources};
+        let rows: &[(&str, Option<(DiscoveryPath, &str, &str)>)] = &[
+            ("/api", Some((Core, "", ""))),
+            ("/api/", Some((Core, "", ""))),
+            ("/apis", Some((Groups, "", ""))),
+            ("/apis/", Some((GroupsSlash, "", ""))),
+            ("/api/v1", Some((Resources, "", "v1"))),
+            ("/api/v1/", Some((Resources, "", "v1"))),
+            ("/apis/apps", Some((Group, "apps", ""))),
+            ("/apis/apps/", Some((Group, "apps", ""))),
+            ("/apis/apps/v1", Some((Resources, "apps", "v1"))),
+            ("/apis/apps/v1/", Some((Resources, "apps", "v1"))),
+            ("/api//v1", None),
+            ("/apis//", None),
+            ("/apis//v1", None),
+            ("/api/v1//", None),
+            ("/apis/apps/v1/deployments", None),
+            ("/", None),
+            ("", None),
+            ("/version", None),
+            ("/API", None),
+        ];
+        for (path, expected) in rows {
+            let expected = expected.map(|(path, group, version)| Asked {
+                path,
+                group: group.to_owned(),
+                version: version.to_owned(),
+            });
+            assert_eq!(Asked::of(path), expected, "{path:?}");
+        }
+    }
+}

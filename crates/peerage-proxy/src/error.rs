@@ -1,0 +1,90 @@
+//! Why the proxy itself refuses a request: whose fault it is and whether to try again.
+//!
+//! The one place that turns such a failure into an answer is [`crate::answer::refuse`].
+//!
+//! Differs: kube-apiserver answers transport errors, and the 504, as plain text without Retry-After; names the
+//! peer's address in them; and answers 404 where it does not know for sure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+
+/// A request that the proxy refuses.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum ProxyError {
+    /// Nobody is known for sure to serve the API, or not to.
+    #[error("it is not known for certain whether this API is served: {why}")]
+    NotKnown { why: String },
+    /// A peer sent a request here that this server does not serve and may not send on.
+    #[error("a peer sent this request here, but this server does not serve it: {why}")]
+    NotForPeers { why: String },
+    /// Every server that has the API is known not to answer at the moment.
+    #[error("no server that serves this API answers at the moment")]
+    NoneUsable,
+    /// The connection to the peer failed.
+    #[error("error trying to reach service: peer {peer}: {what}")]
+    Transport { peer: Arc<str>, what: String },
+    /// The peer stopped answering while we waited.
+    #[error("error trying to reach service: peer {peer} stopped answering")]
+    WentSilent { peer: Arc<str> },
+    /// The peer answered that it does not have what its documents list.
+    #[error("peer {peer} lists this API but does not serve it any more")]
+    Lacks { peer: Arc<str> },
+    /// No head of an answer came in time.
+    #[error("Timeout: request did not complete within the allotted timeout")]
+    FirstByte,
+    /// The peer answered an upgrade with something that is neither a switch nor an error.
+    #[error("invalid upgrade response: status code {0}")]
+    UpgradeAnswer(StatusCode),
+    /// As many tunnels are open as may be.
+    #[error("too many upgraded connections are open")]
+    TunnelsFull,
+    /// The client's connection cannot be switched to another protocol (HTTP/2 cannot).
+    #[error("the connection of this request cannot be upgraded")]
+    CannotUpgrade,
+    /// The user's name, groups or extra hold bytes that no header can carry.
+    #[error("this user cannot be told to another server")]
+    Identity,
+    /// The chain around the proxy did not say who is asking.
+    #[error("no user is known for this request")]
+    NoUser,
+}
+
+impl ProxyError {
+    /// The status code of the answer.
+    pub(crate) fn code(&self) -> StatusCode {
+        match self {
+            ProxyError::FirstByte => StatusCode::GATEWAY_TIMEOUT,
+            ProxyError::NoUser => StatusCode::INTERNAL_SERVER_ERROR,
+            ProxyError::CannotUpgrade | ProxyError::Identity => StatusCode::BAD_REQUEST,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// How long the client should wait before it tries again, if trying again can help.
+    pub(crate) fn retry_after(&self, usual: Duration) -> Option<Duration> {
+        match self {
+            ProxyError::NoUser | ProxyError::CannotUpgrade | ProxyError::Identity => None,
+            _ => Some(usual.max(Duration::from_secs(1))),
+        }
+    }
+
+    /// The metric label.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            ProxyError::NotKnown { .. } => "not_known",
+            ProxyError::NotForPeers { .. } => "not_for_peers",
+            ProxyError::NoneUsable => "none_usable",
+            ProxyError::Transport { .. } => "transport",
+            ProxyError::WentSilent { .. } => "silent",
+            ProxyError::Lacks { .. } => "lacks",
+            ProxyError::FirstByte => "timeout",
+            ProxyError::UpgradeAnswer(_) => "upgrade_answer",
+            ProxyError::TunnelsFull => "tunnels_full",
+            ProxyError::CannotUpgrade => "cannot_upgrade",
+            ProxyError::Identity => "identity",
+            ProxyError::NoUser => "no_user",
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Sending one request on to a peer that serves it, and its answer back.
+//!
+//! Both ways are streams; nothing is buffered but the body of a 404 that may say that the peer lacks the API.
+//! Which peers may serve the request is `peerage_core::route`'s, the bytes on the wire are `peerage_http`'s, the
+//! header fields `headers`'.
+//!
+//! Invariants: the request target travels byte for byte; a request is sent to another peer only if not one byte
+//! of it was sent, or its method is safe and nothing of an answer came; the head of an answer is waited for no
+//! longer than the deadline, whatever kind of request it is; redirects are never followed.
+
+mod deliver;
+mod tunnel;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{Extensions, HeaderMap, Method, Uri, header};
+use peerage_core::{Query, RequestInfo, User};
+use peerage_http::{Body, ConnInfo, Request, Response, SendError};
+use tokio::time::{Instant, sleep_until};
+
+use crate::audit::Audit;
+use crate::error::ProxyError;
+use crate::go_duration;
+use crate::headers::{self, Outgoing};
+use crate::health::InFlight;
+use crate::peer::{Link, Peer};
+use crate::shared::Shared;
+
+/// A request on its way out.
+pub(crate) struct Forward<'a> {
+    shared: &'a Arc<Shared>,
+    info: &'a RequestInfo<'static>,
+    reason: &'static str,
+    head: Head,
+    audit: Audit,
+    user: Arc<User>,
+    deadline: Instant,
+    started: Instant,
+    client: Option<tunnel::Client>,
+}
+
+/// The head as every attempt sends it.
+struct Head {
+    method: Method,
+    target: PathAndQuery,
+    headers: HeaderMap,
+    upgrade: bool,
+}
+
+/// An answer's head, from whom, and the count of what the peer has in hand.
+struct Answered {
+    peer: Arc<Peer>,
+    response: Response,
+    in_flight: InFlight,
+}
+
+/// How one attempt failed.
+enum Failed {
+    Send(SendError),
+    Deadline,
+    Silent,
+}
+
+/// Sends the request to the first of these peers that can take it.
+pub(crate) async fn forward(
+    shared: &Arc<Shared>,
+    info: &RequestInfo<'static>,
+    request: Request,
+    candidates: Vec<Arc<Peer>>,
+    own_id: &str,
+    reason: &'static str,
+) -> Result<Response, ProxyError> {
+    let (parts, body) = request.into_parts();
+    let mut forward = Forward::new(shared, info, parts, own_id, reason)?;
+    let candidates = forward.in_order(candidates);
+    let answered = forward.send(candidates, body).await?;
+    forward.deliver(answered)
+}
+
+impl<'a> Forward<'a> {
+    fn new(
+        shared: &'a Arc<Shared>,
+        info: &'a RequestInfo<'static>,
+        mut parts: Parts,
+        own_id: &str,
+        reason: &'static str,
+    ) -> Result<Forward<'a>, ProxyError> {
+        let user: Arc<User> = parts.extensions.get().cloned().ok_or(ProxyError::NoUser)?;
+        let audit = Audit::of(&parts.extensions);
+        let upgrade = tunnel::protocol(&parts.headers);
+        let client_side = match upgrade {
+            Some(_) => Some(tunnel::Client::take(shared, &mut parts.extensions)?),
+            None => None,
+        };
+        let target = target(&parts.uri);
+        let host = host(&parts);
+        headers::outgoing(
+            &mut parts.headers,
+            &Outgoing {
+                user: &user,
+                audit_id: audit.id(),
+                client: client(&parts.extensions),
+                target: target.as_str(),
+                host: host.as_deref(),
+                own_id,
+                reason,
+                upgrade,
+            },
+        )
+        .map_err(|_| ProxyError::Identity)?;
+        let started = Instant::now();
+        let wait = wait(info, upgrade.is_some(), shared.options.forward.first_byte);
+        Ok(Forward {
+            shared,
+            info,
+            reason,
+            head: Head {
+                method: parts.method,
+                target,
+                headers: parts.headers,
+                upgrade: upgrade.is_some(),
+            },
+            audit,
+            user,
+            deadline: started + wait,
+            started,
+            client: client_side,
+        })
+    }
+
+    /// Who is tried, healthiest first. Peers that are known not to answer are left out.
+    fn in_order(&self, candidates: Vec<Arc<Peer>>) -> Vec<Arc<Peer>> {
+        let mut ranked: Vec<_> = candidates
+            .into_iter()
+            .map(|peer| (peer.health.rank(), peer))
+            .filter(|(rank, peer)| rank.usable() && !peer.is_disproved(self.info))
+            .collect();
+        ranked.sort_by_key(|(rank, _)| *rank);
+        ranked.truncate(self.shared.options.forward.attempts);
+        ranked.into_iter().map(|(_, peer)| peer).collect()
+    }
+
+    async fn send(
+        &mut self,
+        candidates: Vec<Arc<Peer>>,
+        body: Body,
+    ) -> Result<Answered, ProxyError> {
+        let replayable = self.head.method.is_safe() && http_body::Body::is_end_stream(&body);
+        let mut error = ProxyError::NoneUsable;
+        let mut unsent = Some(self.head.request(body));
+        for peer in candidates {
+            let Some(link) = peer.link() else { continue };
+            let replay = || replayable.then(|| self.head.request(peerage_http::empty()));
+            let Some(request) = unsent.take().or_else(replay) else {
+                break;
+            };
+            let in_flight = peer.health.begin();
+            match self.attempt(&peer, &link, request, replayable).await {
+                Ok(response) => match self.examine(&peer, response).await {
+                    Some(response) => {
+                        return Ok(Answered {
+                            peer,
+                            response,
+                            in_flight,
+                        });
+                    }
+                    None => {
+                        error = ProxyError::Lacks {
+                            peer: peer.id.clone(),
+                        }
+                    }
+                },
+                Err(failed) => {
+                    error = self.note_failure(&peer, &failed);
+                    match failed {
+                        Failed::Send(mut failed) => unsent = failed.take_request(),
+                        Failed::Silent => {}
+                        Failed::Deadline => break,
+                    }
+                }
+            }
+        }
+        Err(error)
+    }
+
+    /// One attempt with one peer. A safe request does not wait for a peer whose breaker opens meanwhile.
+    async fn attempt(
+        &self,
+        peer: &Peer,
+        link: &Link,
+        request: Request,
+        may_leave: bool,
+    ) -> Result<Response, Failed> {
+        let started = Instant::now();
+        let send = async {
+            if self.head.upgrade {
+                link.upstream.upgrade(request).await
+            } else {
+                link.upstream.send(request).await
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = send => {
+                let response = answer.map_err(Failed::Send)?;
+                self.shared.peer_answered(peer, started.elapsed());
+                Ok(response)
+            }
+            () = sleep_until(self.deadline) => Err(Failed::Deadline),
+            () = peer.health.opened(), if may_leave => Err(Failed::Silent),
+        }
+    }
+
+    fn note_failure(&self, peer: &Arc<Peer>, failed: &Failed) -> ProxyError {
+        let (reason, error) = match failed {
+            Failed::Send(failed) => {
+                if is_peers_silence(failed) {
+                    self.shared.peer_failed(peer);
+                }
+                peer.poke.notify_one();
+                let (peer, what) = (peer.id.clone(), failed.to_string());
+                (failed.reason(), ProxyError::Transport { peer, what })
+            }
+            // Not held against the peer: the client may have asked for a very short time.
+            Failed::Deadline => {
+                peer.poke.notify_one();
+                ("timeout", ProxyError::FirstByte)
+            }
+            Failed::Silent => {
+                let peer = peer.id.clone();
+                ("silent", ProxyError::WentSilent { peer })
+            }
+        };
+        self.shared.metrics.request_failed(&peer.id, reason);
+        if let Some(held_back) = self.shared.log_gate.pass(Instant::now()) {
+            tracing::warn!(
+                peer = &*peer.id,
+                reason,
+                held_back,
+                "an attempt to forward a request failed: {error}"
+            );
+        }
+        error
+    }
+}
+
+/// Whether the failure says that the peer cannot be reached. A peer that resets one stream, or whose answer makes no
+/// sense, is there, and one client's odd request must not take it away from all others.
+fn is_peers_silence(failed: &SendError) -> bool {
+    let answered = [
+        "reset",
+        "refused_stream",
+        "goaway",
+        "bad_answer",
+        "first_byte_timeout",
+        "saturated",
+    ];
+    failed.is_servers_fault() && !answered.contains(&failed.reason())
+}
+
+impl Head {
+    fn request(&self, body: Body) -> Request {
+        let mut request = Request::new(body);
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = Uri::from(self.target.clone());
+        *request.headers_mut() = self.headers.clone();
+        request
+    }
+}
+
+fn target(uri: &Uri) -> PathAndQuery {
+    uri.path_and_query()
+        .cloned()
+        .unwrap_or_else(|| PathAndQuery::from_static("/"))
+}
+
+fn host(parts: &Parts) -> Option<String> {
+    let named = parts
+        .headers
+        .get(header::HOST)
+        .and_then(|h| h.to_str().ok());
+    named
+        .or_else(|| parts.uri.authority().map(|a| a.as_str()))
+        .map(str::to_owned)
+}
+
+fn client(extensions: &Extensions) -> Option<IpAddr> {
+    extensions.get::<ConnInfo>().map(|conn| conn.remote.ip())
+}
+
+/// How long the head of the answer is waited for: `?timeout=` shortens it, except for requests that run long.
+fn wait(info: &RequestInfo<'_>, upgrade: bool, limit: Duration) -> Duration {
+    if upgrade || info.verb() == "watch" {
+        return limit;
+    }
+    let asked = info.raw_target().split_once('?').and_then(|(_, query)| {
+        let query = Query::parse(query);
+        query.first("timeout").and_then(go_duration::parse)
+    });
+    match asked {
+        Some(asked) if !asked.is_zero() => asked.min(limit),
+        _ => limit,
+    }
+}

@@ -1,0 +1,109 @@
+//! The peer's answer on its way to the client.
+
+use std::time::Duration;
+
+use http::{StatusCode, header};
+use peerage_core::user::SYSTEM_MASTERS;
+use peerage_http::{Response, body};
+use tokio::time::Instant;
+
+use super::{Answered, Forward, tunnel};
+use crate::error::ProxyError;
+use crate::headers::{self, STALE_VIEW};
+use crate::peer::Peer;
+
+/// What Kubernetes' path router answers for a group version that it does not have.
+const UNKNOWN_PATH: &[u8] = b"404 page not found\n";
+
+/// How long the short body of a 404 may pause before it is taken as it is.
+const INSPECT_PAUSE: Duration = Duration::from_secs(5);
+
+/// A peer is asked anew because of a 404 at most this often.
+const RECHECK: Duration = Duration::from_secs(1);
+
+impl Forward<'_> {
+    /// `None` if the answer says that the peer lacks the API although its documents list it.
+    ///
+    /// Differs: kube-apiserver passes the peer's 404 on, which a client takes for "the API was removed".
+    pub(super) async fn examine(&self, peer: &Peer, response: Response) -> Option<Response> {
+        let (head, body) = response.into_parts();
+        if head.headers.contains_key(STALE_VIEW) {
+            self.lacks(peer);
+            return None;
+        }
+        if head.status != StatusCode::NOT_FOUND {
+            return Some(Response::from_parts(head, body));
+        }
+        recheck(peer);
+        let length = head.headers.get(header::CONTENT_LENGTH);
+        let length = length.and_then(|l| l.to_str().ok()?.parse::<usize>().ok());
+        if length != Some(UNKNOWN_PATH.len()) || !self.info.is_resource_request() {
+            return Some(Response::from_parts(head, body));
+        }
+        let Ok(bytes) = body::collect(body, UNKNOWN_PATH.len(), INSPECT_PAUSE).await else {
+            return Some(Response::from_parts(head, body::empty()));
+        };
+        let head_only = self.head.method == http::Method::HEAD && bytes.is_empty();
+        if bytes == UNKNOWN_PATH || head_only {
+            self.lacks(peer);
+            return None;
+        }
+        Some(Response::from_parts(head, body::full(bytes)))
+    }
+
+    fn lacks(&self, peer: &Peer) {
+        peer.disprove(self.info);
+        self.shared.metrics.request_failed(&peer.id, "lacks");
+    }
+
+    /// Makes the peer's answer the client's.
+    pub(super) fn deliver(self, answered: Answered) -> Result<Response, ProxyError> {
+        let Answered {
+            peer,
+            mut response,
+            in_flight,
+        } = answered;
+        let status = response.status();
+        if self.head.upgrade && (status.is_success() || status.is_redirection()) {
+            return Err(ProxyError::UpgradeAnswer(status));
+        }
+        self.record(&peer, status);
+        let told = self.shared.options.name_peer_to_all
+            || self.user.groups.iter().any(|group| group == SYSTEM_MASTERS);
+        let named = told.then_some(&*peer.id);
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            let client = self.client.ok_or(ProxyError::UpgradeAnswer(status))?;
+            return tunnel::join(self.shared, client, response, named, in_flight);
+        }
+        headers::incoming(response.headers_mut(), named);
+        Ok(response.map(|body| body::guarded(body, in_flight)))
+    }
+
+    fn record(&self, peer: &Peer, status: StatusCode) {
+        self.shared
+            .metrics
+            .rerouted(&peer.id, self.info, status, self.started.elapsed());
+        self.audit.annotate("peerage.io/sent-to", &peer.id);
+        self.audit.annotate("peerage.io/sent-reason", self.reason);
+        if self.shared.options.log_requests {
+            tracing::info!(
+                peer = &*peer.id,
+                method = %self.head.method,
+                path = self.info.path(),
+                user = self.user.name,
+                code = status.as_u16(),
+                reason = self.reason,
+                "forwarded a request"
+            );
+        }
+    }
+}
+
+fn recheck(peer: &Peer) {
+    let old = peer
+        .documents()
+        .is_some_and(|documents| Instant::now() - documents.checked > RECHECK);
+    if old {
+        peer.poke.notify_one();
+    }
+}

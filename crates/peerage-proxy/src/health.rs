@@ -1,0 +1,237 @@
+//! How well a peer does: its breaker, its latency, and how much it has in hand.
+//!
+//! Requests and the poller report here; the forwarder orders its candidates by it. It leaves to `record` whether
+//! a peer is registered and to the view whether it serves an API. `now` is an argument.
+//!
+//! Invariants: a closed breaker opens after [`FAILURES_TO_OPEN`] failures in a row and closes only by a success
+//! (the poller's `/readyz` is the half-open probe, so no client's request is spent on finding out); nothing here
+//! waits or allocates.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+/// One lost connection is an accident, two in a row are a dead server.
+pub(crate) const FAILURES_TO_OPEN: u32 = 2;
+
+/// Weight of a new latency sample, as a shift: one eighth.
+const EWMA_SHIFT: u32 = 3;
+
+/// Peers whose latencies differ by less than about this share the load.
+const NEAR_MICROS: u64 = 16_384;
+
+/// The running judgement of one peer.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    failures: AtomicU32,
+    opened: Notify,
+    not_ready: AtomicBool,
+    latency_micros: AtomicU64,
+    in_flight: AtomicUsize,
+}
+
+/// What the candidates are ordered by; smaller is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    open: bool,
+    not_ready: bool,
+    failing: bool,
+    cost: u64,
+}
+
+impl Rank {
+    /// Whether a request may be spent on this peer.
+    pub(crate) fn usable(&self) -> bool {
+        !self.open
+    }
+}
+
+impl Health {
+    /// A request or a poll reached the peer and got an answer in this time. Returns whether that closed the breaker.
+    pub(crate) fn succeeded(&self, took: Duration) -> bool {
+        let closed = self.failures.swap(0, Ordering::Relaxed) >= FAILURES_TO_OPEN;
+        let sample = u64::try_from(took.as_micros()).unwrap_or(u64::MAX >> EWMA_SHIFT);
+        let _ = self
+            .latency_micros
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| {
+                Some(if old == 0 {
+                    sample
+                } else {
+                    old - (old >> EWMA_SHIFT) + (sample >> EWMA_SHIFT)
+                })
+            });
+        closed
+    }
+
+    /// A request or a poll did not get an answer. Returns whether this one opened the breaker.
+    pub(crate) fn failed(&self) -> bool {
+        let before = self.failures.fetch_add(1, Ordering::Relaxed);
+        // Never wraps: four thousand million failures would take centuries at any rate that back-off allows.
+        let opens = before + 1 == FAILURES_TO_OPEN;
+        if opens {
+            self.opened.notify_waiters();
+        }
+        opens
+    }
+
+    /// Returns when the breaker is open: whoever waits for an answer of this peer may stop waiting.
+    pub(crate) async fn opened(&self) {
+        loop {
+            let opened = self.opened.notified();
+            if self.is_open() {
+                return;
+            }
+            opened.await;
+        }
+    }
+
+    /// What `/readyz` said.
+    pub(crate) fn set_ready(&self, ready: bool) {
+        self.not_ready.store(!ready, Ordering::Relaxed);
+    }
+
+    /// Whether `/readyz` was good when last asked.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.not_ready.load(Ordering::Relaxed)
+    }
+
+    /// Whether requests are held back from this peer.
+    pub(crate) fn is_open(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) >= FAILURES_TO_OPEN
+    }
+
+    /// Failures since the last success.
+    pub(crate) fn consecutive_failures(&self) -> u32 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// The smoothed time to an answer.
+    pub(crate) fn latency(&self) -> Duration {
+        Duration::from_micros(self.latency_micros.load(Ordering::Relaxed))
+    }
+
+    /// Requests that have been sent and are not over.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Where this peer stands among the candidates now.
+    pub(crate) fn rank(&self) -> Rank {
+        let load = self.in_flight() as u64 + 1;
+        Rank {
+            open: self.is_open(),
+            not_ready: !self.is_ready(),
+            failing: self.consecutive_failures() > 0,
+            cost: (self.latency_micros.load(Ordering::Relaxed) / NEAR_MICROS + 1)
+                .saturating_mul(load),
+        }
+    }
+
+    /// Counts a request until the guard is dropped.
+    pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        InFlight(self.clone())
+    }
+}
+
+/// One request in the hands of a peer; over when dropped.
+#[derive(Debug)]
+pub(crate) struct InFlight(Arc<Health>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(actions: impl Fn(&Health)) -> Rank {
+        let health = Health::default();
+        actions(&health);
+        health.rank()
+    }
+
+    #[test]
+    fn two_failures_in_a_row_open_the_breaker_and_one_success_closes_it() {
+        let health = Health::default();
+        assert!(!health.failed());
+        health.succeeded(Duration::from_millis(1));
+        assert!(!health.failed());
+        assert!(!health.is_open());
+        assert!(health.failed());
+        assert!(health.is_open() && !health.rank().usable());
+        assert!(!health.failed(), "it opens once");
+        health.succeeded(Duration::from_millis(1));
+        assert!(health.rank().usable());
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_a_peer_learns_that_its_breaker_opened() {
+        let health = Health::default();
+        let (waited, ()) = tokio::join!(
+            tokio::time::timeout(Duration::from_secs(60), health.opened()),
+            async {
+                health.failed();
+                health.failed();
+            }
+        );
+        assert!(waited.is_ok());
+    }
+
+    #[test]
+    fn candidates_are_ordered_by_breaker_then_readiness_then_failures_then_cost() {
+        let fast = after(|h| {
+            h.succeeded(Duration::from_millis(1));
+        });
+        let slow = after(|h| {
+            h.succeeded(Duration::from_millis(300));
+        });
+        let failing = after(|h| {
+            h.failed();
+        });
+        let red = after(|h| h.set_ready(false));
+        let open = after(|h| {
+            h.failed();
+            h.failed();
+        });
+        let mut ranks = [open, red, failing, slow, fast];
+        ranks.sort();
+        assert_eq!(ranks, [fast, slow, failing, red, open]);
+    }
+
+    #[test]
+    fn peers_that_are_about_equally_near_rank_the_same() {
+        let near = after(|h| {
+            h.succeeded(Duration::from_millis(2));
+        });
+        let nearly = after(|h| {
+            h.succeeded(Duration::from_millis(9));
+        });
+        assert_eq!(near, nearly);
+    }
+
+    #[test]
+    fn a_busy_peer_costs_more_than_an_idle_one() {
+        let busy = Arc::new(Health::default());
+        let idle = Arc::new(Health::default());
+        let one = busy.begin();
+        assert!(idle.rank() < busy.rank());
+        drop(one);
+        assert_eq!(idle.rank(), busy.rank());
+    }
+
+    #[test]
+    fn latency_follows_the_samples_slowly() {
+        let health = Health::default();
+        health.succeeded(Duration::from_millis(8));
+        health.succeeded(Duration::from_millis(16));
+        assert_eq!(health.latency(), Duration::from_millis(9));
+        health.succeeded(Duration::MAX);
+        assert!(health.latency() > Duration::from_secs(1));
+    }
+}

@@ -1,0 +1,272 @@
+//! OpenAPI documents of the whole control plane.
+//!
+//! Version 3 is an index and one document per group-version. The index that clients get is the local one with what
+//! peers have beside it; a document that another server has is fetched from there, with the client's identity.
+//! Where several servers have the same group-version, the one that serves most of it (the newest) describes it.
+//! Version 2 is one document for everything ([`v2`]).
+//!
+//! Differs: kube-apiserver knows its own documents only, so `kubectl explain` fails for what only a peer has.
+//!
+//! Invariants: what a peer answers is bounded and never trusted to be well-formed; a verified peer gets local documents.
+
+pub(crate) mod answer;
+pub(crate) mod v2;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use peerage_core::Exclusions;
+use peerage_core::discovery::ApiGroupDiscoveryList;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::peer::{Heard, Link, Peer};
+use crate::poll::{Fetch, Fetched, fetch};
+use crate::shared::{Shared, Snapshot};
+
+/// Path of the index.
+pub(crate) const INDEX: &str = "/openapi/v3";
+
+/// An index is asked for again after this long although the peer's discovery has not changed: schemas change with
+/// custom resources.
+const REFRESH: Duration = Duration::from_secs(30);
+
+/// The most entries of an index: one per group and version of the largest clusters, many times over.
+const MAX_ENTRIES: usize = 20_000;
+
+/// `GET /openapi/v3`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Index {
+    #[serde(default)]
+    pub(crate) paths: BTreeMap<String, Entry>,
+}
+
+/// Where one document is, with its hash.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Entry {
+    #[serde(rename = "serverRelativeURL")]
+    pub(crate) server_relative_url: String,
+}
+
+/// A peer's index and when it was read.
+pub(crate) struct PeerIndex {
+    index: Index,
+    read: Instant,
+    documents: Instant,
+}
+
+/// Asks for the peer's index when it may have changed. That it cannot be had is no fault: old servers have none.
+pub(crate) async fn refresh(shared: &Shared, peer: &Peer, link: &Link) {
+    let Some(documents) = peer.documents() else {
+        return;
+    };
+    let now = Instant::now();
+    let old = peer.openapi();
+    let fresh = old
+        .as_ref()
+        .is_some_and(|old| old.documents == documents.changed && now - old.read < REFRESH);
+    if fresh {
+        return;
+    }
+    let index = read_index(shared, link).await.unwrap_or_else(|| {
+        old.as_ref()
+            .map(|old| old.index.clone())
+            .unwrap_or_default()
+    });
+    let same = old.is_some_and(|old| old.index == index);
+    peer.set_openapi(PeerIndex {
+        index,
+        read: now,
+        documents: documents.changed,
+    });
+    if !same {
+        shared.changed.notify_one();
+    }
+}
+
+async fn read_index(shared: &Shared, link: &Link) -> Option<Index> {
+    let what = Fetch {
+        path: INDEX,
+        accept: Some("application/json"),
+        etag: None,
+        deadline: Instant::now() + shared.options.poll.deadline,
+        size_limit: shared.options.poll.size_limit,
+    };
+    let Ok(Fetched::Document { bytes, .. }) = fetch(&link.upstream, what).await else {
+        return None;
+    };
+    let mut index: Index = serde_json::from_slice(&bytes).ok()?;
+    if index.paths.len() > MAX_ENTRIES {
+        return None;
+    }
+    // What a peer hands to clients through us stays a path of this server.
+    index.paths.retain(|path, entry| {
+        let own = format!("{INDEX}/{path}");
+        entry
+            .server_relative_url
+            .strip_prefix(&own)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('?'))
+    });
+    Some(index)
+}
+
+/// The documents that peers describe and not this server: where each is, and who has it.
+#[derive(Default)]
+pub(crate) struct Elsewhere {
+    entries: BTreeMap<String, Held>,
+}
+
+/// A document that peers have.
+#[derive(Clone)]
+pub(crate) struct Held {
+    pub(crate) entry: Entry,
+    pub(crate) peers: Vec<Arc<Peer>>,
+}
+
+impl Elsewhere {
+    /// Finds out who describes what.
+    pub(crate) fn of(snapshot: &Snapshot) -> Elsewhere {
+        let exclusions = snapshot.view.exclusions();
+        let ours = Sizes::of_local(snapshot);
+        let mut peers: Vec<_> = snapshot.peers.values().collect();
+        peers.sort_by(|a, b| a.peer.id.cmp(&b.peer.id));
+        let mut best: BTreeMap<String, (usize, Held)> = BTreeMap::new();
+        for known in peers {
+            let (Some(index), Some(documents)) = (known.peer.openapi(), known.peer.documents())
+            else {
+                continue;
+            };
+            let theirs = Sizes::of_peer(&documents, exclusions);
+            for (path, entry) in &index.index.paths {
+                let Some(size) = theirs.of(path) else {
+                    continue;
+                };
+                if ours.of(path).is_some_and(|own| own >= size) {
+                    continue;
+                }
+                offer(&mut best, path, size, entry, &known.peer);
+            }
+        }
+        Elsewhere {
+            entries: best
+                .into_iter()
+                .map(|(path, (_, held))| (path, held))
+                .collect(),
+        }
+    }
+
+    /// Who has the document at this path below [`INDEX`].
+    pub(crate) fn get(&self, path: &str) -> Option<&Held> {
+        self.entries.get(path)
+    }
+
+    /// Whether peers describe nothing that this server does not.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Everybody who describes something that this server does not, once.
+    pub(crate) fn peers(&self) -> Vec<Arc<Peer>> {
+        let mut peers: Vec<Arc<Peer>> = self
+            .entries
+            .values()
+            .flat_map(|held| held.peers.clone())
+            .collect();
+        peers.sort_by(|a, b| a.id.cmp(&b.id));
+        peers.dedup_by(|a, b| a.id == b.id);
+        peers
+    }
+
+    /// The local index with what peers have beside it; the local bytes if they are no index.
+    pub(crate) fn merge_into(&self, local: &[u8]) -> Option<Vec<u8>> {
+        let mut index: Index = serde_json::from_slice(local).ok()?;
+        for (path, held) in &self.entries {
+            index.paths.insert(path.clone(), held.entry.clone());
+        }
+        serde_json::to_vec(&index).ok()
+    }
+}
+
+fn offer(
+    best: &mut BTreeMap<String, (usize, Held)>,
+    path: &str,
+    size: usize,
+    entry: &Entry,
+    peer: &Arc<Peer>,
+) {
+    let held = || Held {
+        entry: entry.clone(),
+        peers: vec![peer.clone()],
+    };
+    match best.get_mut(path) {
+        None => {
+            best.insert(path.to_owned(), (size, held()));
+        }
+        Some((largest, old)) if size > *largest => (*largest, *old) = (size, held()),
+        // Another server with the very same document can stand in.
+        Some((largest, old)) if size == *largest && old.entry == *entry => {
+            old.peers.push(peer.clone());
+        }
+        Some(_) => {}
+    }
+}
+
+/// How much of each group-version a server serves.
+struct Sizes(BTreeMap<String, usize>);
+
+impl Sizes {
+    fn of_peer(documents: &Heard, exclusions: &Exclusions) -> Sizes {
+        let counts = |resource: &str, group: &str, version: &str| {
+            !exclusions.covers(group, version, resource)
+        };
+        let mut sizes = BTreeMap::new();
+        for list in [&documents.served.core(), &documents.served.apis()] {
+            count(&mut sizes, list, counts);
+        }
+        Sizes(sizes)
+    }
+
+    fn of(&self, path: &str) -> Option<usize> {
+        self.0.get(path).copied().filter(|size| *size > 0)
+    }
+
+    fn of_local(snapshot: &Snapshot) -> Sizes {
+        let mut sizes = BTreeMap::new();
+        if let Some(documents) = snapshot.view.local_documents() {
+            for list in [&documents.core(), &documents.apis()] {
+                count(&mut sizes, list, |_, _, _| true);
+            }
+        }
+        Sizes(sizes)
+    }
+}
+
+/// Counts resources and subresources under the path that OpenAPI has them at.
+fn count(
+    sizes: &mut BTreeMap<String, usize>,
+    list: &ApiGroupDiscoveryList,
+    counts: impl Fn(&str, &str, &str) -> bool,
+) {
+    for group in &list.items {
+        let name = group.name();
+        for version in &group.versions {
+            let size: usize = version
+                .resources
+                .iter()
+                .filter(|r| counts(&r.resource, name, &version.version))
+                .map(|r| 1 + r.subresources.len())
+                .sum();
+            let path = match name {
+                "" => format!("api/{}", version.version),
+                _ => format!("apis/{name}/{}", version.version),
+            };
+            *sizes.entry(path).or_default() += size;
+            if !name.is_empty() && size > 0 {
+                // The document of the group itself describes nothing but its discovery.
+                sizes.entry(format!("apis/{name}")).or_insert(1);
+            }
+        }
+    }
+}

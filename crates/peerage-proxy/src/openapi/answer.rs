@@ -1,0 +1,195 @@
+//! Answering OpenAPI requests of clients.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, IF_MATCH,
+    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE,
+};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use peerage_http::{Request, Response, body};
+
+use super::{INDEX, v2};
+use crate::peer::Peer;
+use crate::service::Call;
+
+/// The local document is made in memory, so it does not pause for long.
+const LOCAL_PAUSE: Duration = Duration::from_secs(30);
+
+/// More than the largest local document.
+const LOCAL_LIMIT: usize = 64 << 20;
+
+/// What is asked for.
+pub(crate) enum Asked {
+    /// The index of version 3.
+    Index,
+    /// One document of version 3, by its path below the index.
+    Document(String),
+    /// The one document of version 2.
+    V2,
+}
+
+impl Asked {
+    /// What this path asks for, if it is one of OpenAPI's.
+    pub(crate) fn of(path: &str) -> Option<Asked> {
+        match path {
+            v2::PATH => Some(Asked::V2),
+            _ => match path.strip_prefix(INDEX)? {
+                "" | "/" => Some(Asked::Index),
+                below => Some(Asked::Document(below.strip_prefix('/')?.to_owned())),
+            },
+        }
+    }
+}
+
+/// The local service, to be called once.
+pub(crate) type Inner =
+    Box<dyn FnOnce(Request) -> BoxFuture<'static, Result<Response, Infallible>> + Send>;
+
+/// Answers from here, from a peer, or from both.
+pub(crate) async fn answer(
+    call: Call,
+    asked: Asked,
+    inner: Inner,
+    request: Request,
+) -> Result<Response, Infallible> {
+    let snapshot = call.snapshot.clone();
+    let elsewhere = snapshot.elsewhere();
+    if elsewhere.is_empty() {
+        return inner(request).await;
+    }
+    match asked {
+        Asked::Document(path) => match elsewhere.get(&path) {
+            Some(held) => {
+                let peers = reachable(&call, &held.peers);
+                Ok(call.forward(request, peers, "openapi").await)
+            }
+            None => inner(request).await,
+        },
+        Asked::Index => {
+            let whole = Whole::of(request);
+            let response = inner(whole.request).await?;
+            Ok(match collect(response).await {
+                Ok((head, bytes)) => {
+                    let merged = elsewhere.merge_into(&bytes).map(Bytes::from);
+                    let merged = merged.unwrap_or(bytes);
+                    rebuilt(head, merged, whole.head_only)
+                }
+                Err(response) => response,
+            })
+        }
+        Asked::V2 if !takes_json(request.headers()) => inner(request).await,
+        Asked::V2 => {
+            let whole = Whole::of(request);
+            let response = inner(whole.request).await?;
+            let (mut head, bytes) = match collect(response).await {
+                Ok(collected) => collected,
+                Err(response) => return Ok(response),
+            };
+            let Some(merged) = call.shared.openapi_v2.get(&bytes, elsewhere).await else {
+                return Ok(rebuilt(head, bytes, whole.head_only));
+            };
+            head.headers.insert(ETAG, merged.etag.clone());
+            if whole
+                .if_none_match
+                .as_ref()
+                .is_some_and(|tags| tags == merged.etag)
+            {
+                head.status = StatusCode::NOT_MODIFIED;
+                return Ok(rebuilt(head, Bytes::new(), true));
+            }
+            Ok(rebuilt(head, merged.bytes, whole.head_only))
+        }
+    }
+}
+
+/// The peers that a request can be sent to now.
+fn reachable(call: &Call, peers: &[Arc<Peer>]) -> Vec<Arc<Peer>> {
+    let live = |peer: &&Arc<Peer>| {
+        call.snapshot
+            .peers
+            .get(&peer.id)
+            .is_some_and(|known| known.standing == crate::record::Standing::Live)
+    };
+    peers.iter().filter(live).cloned().collect()
+}
+
+/// A request for the whole local document, with what the client wanted of it.
+struct Whole {
+    request: Request,
+    if_none_match: Option<HeaderValue>,
+    head_only: bool,
+}
+
+impl Whole {
+    fn of(mut request: Request) -> Whole {
+        let head_only = request.method() == Method::HEAD;
+        *request.method_mut() = Method::GET;
+        let headers = request.headers_mut();
+        let if_none_match = headers.remove(IF_NONE_MATCH);
+        for name in [
+            ACCEPT_ENCODING,
+            IF_MATCH,
+            IF_MODIFIED_SINCE,
+            IF_UNMODIFIED_SINCE,
+            RANGE,
+        ] {
+            headers.remove(name);
+        }
+        Whole {
+            request,
+            if_none_match,
+            head_only,
+        }
+    }
+}
+
+/// The body of a good local answer; the answer itself if it is not one to merge into.
+async fn collect(response: Response) -> Result<(http::response::Parts, Bytes), Response> {
+    let (head, stream) = response.into_parts();
+    if head.status != StatusCode::OK || head.headers.contains_key(CONTENT_ENCODING) {
+        return Err(Response::from_parts(head, stream));
+    }
+    match body::collect(stream, LOCAL_LIMIT, LOCAL_PAUSE).await {
+        Ok(bytes) => Ok((head, bytes)),
+        Err(error) => {
+            tracing::warn!("the local OpenAPI document cannot be read: {error}");
+            let mut response = Response::new(body::empty());
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            Err(response)
+        }
+    }
+}
+
+fn rebuilt(mut head: http::response::Parts, bytes: Bytes, head_only: bool) -> Response {
+    head.headers.remove(ACCEPT_RANGES);
+    head.headers.remove(CONTENT_LENGTH);
+    if head.status == StatusCode::OK {
+        head.headers
+            .insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+    }
+    let body = if head_only {
+        body::empty()
+    } else {
+        body::full(bytes)
+    };
+    Response::from_parts(head, body)
+}
+
+/// Whether the client takes JSON: the protobuf form of version 2 is not merged.
+fn takes_json(headers: &HeaderMap) -> bool {
+    let Some(accept) = headers.get(ACCEPT).and_then(|value| value.to_str().ok()) else {
+        return true;
+    };
+    accept.split(',').any(|clause| {
+        let kind = clause.split(';').next().unwrap_or_default().trim();
+        matches!(
+            kind,
+            "application/json" | "application/*" | "*/*" | "*" | ""
+        )
+    })
+}

@@ -1,0 +1,160 @@
+//! The one document of OpenAPI version 2, merged from this server's and the peers' that describe more.
+//!
+//! Made when it is first asked for and kept until a schema changes anywhere. What this server has wins; a peer adds
+//! the paths and definitions that are missing. A peer whose document cannot be had is left out: the answer is then
+//! good for everything else.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use serde_json::{Map, Value};
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+
+use super::Elsewhere;
+use crate::peer::Peer;
+use crate::poll::{Fetch, Fetched, fetch};
+
+/// Path of the document.
+pub(crate) const PATH: &str = "/openapi/v2";
+
+/// The document of a server with thousands of custom resources is some tens of megabytes.
+const SIZE_LIMIT: usize = 64 << 20;
+
+/// Making the document takes a busy server several seconds.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// The merged document and its tag.
+#[derive(Clone, Debug)]
+pub(crate) struct Merged {
+    pub(crate) bytes: Bytes,
+    pub(crate) etag: HeaderValue,
+}
+
+/// The last merged document.
+#[derive(Default)]
+pub(crate) struct Cache(Mutex<Slot>);
+
+#[derive(Default)]
+struct Slot {
+    key: u64,
+    merged: Arc<OnceCell<Option<Merged>>>,
+}
+
+impl Cache {
+    /// The merged document; `None` if the local one cannot be read. Built once however many ask.
+    pub(crate) async fn get(&self, local: &Bytes, elsewhere: &Elsewhere) -> Option<Merged> {
+        let peers = elsewhere.peers();
+        let key = key(local, &peers);
+        let cell = self.cell(key);
+        cell.get_or_init(|| build(local.clone(), peers, key))
+            .await
+            .clone()
+    }
+
+    fn cell(&self, key: u64) -> Arc<OnceCell<Option<Merged>>> {
+        let Ok(mut slot) = self.0.lock() else {
+            return Arc::default();
+        };
+        if slot.key != key {
+            *slot = Slot {
+                key,
+                merged: Arc::default(),
+            };
+        }
+        slot.merged.clone()
+    }
+}
+
+/// Changes with any schema of the local server or of a peer: version 3's index has a hash of each.
+fn key(local: &Bytes, peers: &[Arc<Peer>]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    local.hash(&mut hasher);
+    for peer in peers {
+        peer.id.hash(&mut hasher);
+        for (path, entry) in peer.openapi().iter().flat_map(|o| &o.index.paths) {
+            (path, &entry.server_relative_url).hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+async fn build(local: Bytes, peers: Vec<Arc<Peer>>, key: u64) -> Option<Merged> {
+    let mut others = Vec::new();
+    for peer in peers {
+        if let Some(document) = read(&peer).await {
+            others.push(document);
+        }
+    }
+    let merge = tokio::task::spawn_blocking(move || merge(&local, &others));
+    let bytes = merge.await.ok()??;
+    let etag = HeaderValue::from_str(&format!("\"{key:016X}\"")).ok()?;
+    Some(Merged {
+        bytes: bytes.into(),
+        etag,
+    })
+}
+
+async fn read(peer: &Peer) -> Option<Bytes> {
+    let link = peer.link()?;
+    let what = Fetch {
+        path: PATH,
+        accept: Some("application/json"),
+        etag: None,
+        deadline: Instant::now() + DEADLINE,
+        size_limit: SIZE_LIMIT,
+    };
+    match fetch(&link.upstream, what).await {
+        Ok(Fetched::Document { bytes, .. }) => Some(bytes),
+        _ => None,
+    }
+}
+
+fn merge(local: &[u8], others: &[Bytes]) -> Option<Vec<u8>> {
+    let mut merged: Map<String, Value> = serde_json::from_slice(local).ok()?;
+    for other in others {
+        let Ok(mut other) = serde_json::from_slice::<Map<String, Value>>(other) else {
+            continue;
+        };
+        for part in ["paths", "definitions"] {
+            let Some(Value::Object(theirs)) = other.remove(part) else {
+                continue;
+            };
+            let ours = merged
+                .entry(part)
+                .or_insert_with(|| Value::Object(Map::new()));
+            if let Value::Object(ours) = ours {
+                for (name, value) in theirs {
+                    ours.entry(name).or_insert(value);
+                }
+            }
+        }
+    }
+    serde_json::to_vec(&merged).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn peers_add_what_is_missing_and_change_nothing() {
+        let local = br#"{"swagger":"2.0","paths":{"/a":1},"definitions":{"A":"ours"}}"#;
+        let others = [
+            Bytes::from_static(
+                br#"{"swagger":"x","paths":{"/a":2,"/b":2},"definitions":{"A":"theirs","B":1}}"#,
+            ),
+            Bytes::from_static(b"no json"),
+            Bytes::from_static(br#"{"paths":7,"definitions":{"C":1}}"#),
+        ];
+        let merged: Value = serde_json::from_slice(&merge(local, &others).unwrap()).unwrap();
+        let expected = serde_json::json!({"swagger":"2.0","paths":{"/a":1,"/b":2},"definitions":{"A":"ours","B":1,"C":1}});
+        assert_eq!(merged, expected);
+        assert_eq!(merge(b"nonsense", &others), None);
+    }
+}

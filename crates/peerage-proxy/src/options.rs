@@ -1,0 +1,116 @@
+//! Settings of the proxy, with the defaults and why they are what they are.
+
+use std::time::Duration;
+
+use peerage_http::ClientTls;
+
+use crate::clock::Clock;
+use crate::record::HoldTimes;
+use crate::render::Rendering;
+
+/// Everything that an embedder may decide about the proxy.
+#[derive(Clone)]
+pub struct ProxyOptions {
+    /// How we show ourselves to peers and which of their certificates we accept. `None` (no peer CA is configured)
+    /// turns the proxy off: local discovery, nothing forwarded.
+    pub tls: Option<ClientTls>,
+    /// Rhythm and limits of the pollers.
+    pub poll: PollOptions,
+    /// Limits of forwarded requests.
+    pub forward: ForwardOptions,
+    /// How long a peer that was there stays remembered: its APIs are listed as stale and answer 503.
+    pub hold: Duration,
+    /// How long a peer with an identity but no endpoint yet is waited for.
+    pub start_wait: Duration,
+    /// Which legacy documents and media types the version that is served has, and how YAML is written.
+    pub rendering: Rendering,
+    /// Whether every client, and not only `system:masters`, is told which peer answered.
+    pub name_peer_to_all: bool,
+    /// Whether each forwarded request is worth an info line.
+    pub log_requests: bool,
+    /// Wall-clock time, which Leases are written in.
+    pub clock: Clock,
+}
+
+/// Rhythm and limits of the pollers.
+#[derive(Clone, Debug)]
+pub struct PollOptions {
+    /// Between two good rounds.
+    pub interval: Duration,
+    /// After the first failed round; doubles up to `retry_cap`.
+    pub retry: Duration,
+    /// The longest wait between failed rounds.
+    pub retry_cap: Duration,
+    /// For one fetch, from the connection to the last byte.
+    pub deadline: Duration,
+    /// The largest document that is read.
+    pub size_limit: usize,
+}
+
+impl Default for PollOptions {
+    fn default() -> PollOptions {
+        PollOptions {
+            // An unchanged peer costs three answers without a body, so a few seconds are cheap.
+            interval: Duration::from_secs(3),
+            retry: Duration::from_millis(500),
+            retry_cap: Duration::from_secs(4),
+            deadline: Duration::from_secs(5),
+            // A server with 5 000 custom resources has about 4 MiB.
+            size_limit: 16 << 20,
+        }
+    }
+}
+
+/// Limits of forwarded requests.
+#[derive(Clone, Debug)]
+pub struct ForwardOptions {
+    /// From the first attempt to the head of the answer, watches and upgrades included.
+    pub first_byte: Duration,
+    /// Attempts per request, the first included.
+    pub attempts: usize,
+    /// What clients are told to wait when an answer is 503.
+    pub retry_after: Duration,
+    /// The body of a 404 is read up to here, to see whether the peer itself lacks the API.
+    pub inspect_limit: usize,
+    /// Tunnels (upgraded connections) open at once.
+    pub tunnels: usize,
+}
+
+impl Default for ForwardOptions {
+    fn default() -> ForwardOptions {
+        ForwardOptions {
+            // kube-apiserver's own limit for requests that are not long-running.
+            first_byte: Duration::from_secs(60),
+            attempts: 3,
+            retry_after: Duration::from_secs(1),
+            inspect_limit: 4 << 10,
+            tunnels: 4096,
+        }
+    }
+}
+
+impl Default for ProxyOptions {
+    fn default() -> ProxyOptions {
+        ProxyOptions {
+            tls: None,
+            poll: PollOptions::default(),
+            forward: ForwardOptions::default(),
+            hold: Duration::from_secs(600),
+            // A server takes three to ten seconds from its Lease to its endpoint key.
+            start_wait: Duration::from_secs(30),
+            rendering: Rendering::default(),
+            name_peer_to_all: false,
+            log_requests: true,
+            clock: Clock::default(),
+        }
+    }
+}
+
+impl ProxyOptions {
+    pub(crate) fn hold_times(&self) -> HoldTimes {
+        HoldTimes {
+            hold: self.hold,
+            start_wait: self.start_wait,
+        }
+    }
+}

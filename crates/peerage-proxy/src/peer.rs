@@ -1,0 +1,182 @@
+//! One peer as the whole proxy shares it: its connection, its documents, its health.
+//!
+//! The poller writes the documents, the writer of the view sets the link, requests read both and report to the
+//! health. Nothing here waits; every value is replaced whole.
+//!
+//! Invariant: documents are those of the last round in which every fetch succeeded.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use http::HeaderValue;
+use http::uri::Authority;
+use peerage_core::discovery::ApiGroupDiscoveryList;
+use peerage_core::{Documents, RequestInfo};
+use peerage_http::Upstream;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::health::Health;
+use crate::log_gate::LogGate;
+use crate::openapi::PeerIndex;
+
+/// One peer.
+pub(crate) struct Peer {
+    pub(crate) id: Arc<str>,
+    pub(crate) health: Arc<Health>,
+    /// Wakes its poller.
+    pub(crate) poke: Notify,
+    link: ArcSwapOption<Link>,
+    documents: ArcSwapOption<Heard>,
+    openapi: ArcSwapOption<PeerIndex>,
+    trouble: ArcSwapOption<Trouble>,
+    disproved: Mutex<HashSet<ApiKey>>,
+    /// For warnings about this peer.
+    pub(crate) log_gate: LogGate,
+}
+
+/// Where the peer is, and the connections there.
+pub(crate) struct Link {
+    pub(crate) address: Authority,
+    pub(crate) upstream: Upstream,
+}
+
+/// A peer's own discovery documents.
+#[derive(Clone)]
+pub(crate) struct Heard {
+    /// Of `/api`.
+    pub(crate) core: Part,
+    /// Of `/apis`.
+    pub(crate) groups: Part,
+    /// How many of the APIs listed the peer turned out not to serve itself.
+    pub(crate) not_own: usize,
+    /// Both, without those, with the index over them.
+    pub(crate) served: Arc<Documents>,
+    /// When they were last known to be right.
+    pub(crate) checked: Instant,
+    /// When either last changed.
+    pub(crate) changed: Instant,
+}
+
+/// One document and the tag to ask for it with.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub(crate) list: Arc<ApiGroupDiscoveryList>,
+    pub(crate) etag: Option<HeaderValue>,
+}
+
+/// The last thing that went wrong with a peer.
+#[derive(Clone, Debug)]
+pub(crate) struct Trouble {
+    pub(crate) reason: &'static str,
+    pub(crate) text: String,
+    pub(crate) at: Instant,
+}
+
+/// An API as requests name it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct ApiKey {
+    group: String,
+    version: String,
+    resource: String,
+    subresource: String,
+}
+
+/// How many APIs a peer may be remembered not to have although it lists them. Beyond that it is asked each time.
+const MAX_DISPROVED: usize = 256;
+
+/// One warning per peer and interval.
+const LOG_INTERVAL: Duration = Duration::from_secs(30);
+
+impl Peer {
+    pub(crate) fn new(id: Arc<str>) -> Peer {
+        Peer {
+            id,
+            health: Arc::default(),
+            poke: Notify::new(),
+            link: ArcSwapOption::empty(),
+            documents: ArcSwapOption::empty(),
+            openapi: ArcSwapOption::empty(),
+            trouble: ArcSwapOption::empty(),
+            disproved: Mutex::default(),
+            log_gate: LogGate::new(LOG_INTERVAL),
+        }
+    }
+
+    pub(crate) fn link(&self) -> Option<Arc<Link>> {
+        self.link.load_full()
+    }
+
+    pub(crate) fn set_link(&self, link: Option<Link>) {
+        self.link.store(link.map(Arc::new));
+    }
+
+    pub(crate) fn documents(&self) -> Option<Arc<Heard>> {
+        self.documents.load_full()
+    }
+
+    /// Forgets what it served (its hold time is over).
+    pub(crate) fn forget(&self) {
+        self.documents.store(None);
+        self.openapi.store(None);
+        self.set_trouble(None);
+    }
+
+    pub(crate) fn set_documents(&self, documents: Heard) {
+        if let Ok(mut disproved) = self.disproved.lock() {
+            disproved.clear();
+        }
+        self.documents.store(Some(Arc::new(documents)));
+    }
+
+    /// Publishes documents that are the old ones, seen again.
+    pub(crate) fn confirm_documents(&self, documents: Heard) {
+        self.documents.store(Some(Arc::new(documents)));
+    }
+
+    pub(crate) fn openapi(&self) -> Option<Arc<PeerIndex>> {
+        self.openapi.load_full()
+    }
+
+    pub(crate) fn set_openapi(&self, index: PeerIndex) {
+        self.openapi.store(Some(Arc::new(index)));
+    }
+
+    pub(crate) fn trouble(&self) -> Option<Arc<Trouble>> {
+        self.trouble.load_full()
+    }
+
+    pub(crate) fn set_trouble(&self, trouble: Option<Trouble>) {
+        self.trouble.store(trouble.map(Arc::new));
+    }
+
+    /// Remembers that the peer lists an API that it answered not to have, until its documents change.
+    pub(crate) fn disprove(&self, info: &RequestInfo<'_>) {
+        if let Ok(mut disproved) = self.disproved.lock()
+            && disproved.len() < MAX_DISPROVED
+        {
+            disproved.insert(ApiKey::of(info));
+        }
+        self.poke.notify_one();
+    }
+
+    /// Whether the peer answered not to have this API since its documents last changed.
+    pub(crate) fn is_disproved(&self, info: &RequestInfo<'_>) -> bool {
+        self.disproved
+            .lock()
+            .is_ok_and(|disproved| !disproved.is_empty() && disproved.contains(&ApiKey::of(info)))
+    }
+}
+
+impl ApiKey {
+    fn of(info: &RequestInfo<'_>) -> ApiKey {
+        ApiKey {
+            group: info.api_group().to_owned(),
+            version: info.api_version().to_owned(),
+            resource: info.resource().to_owned(),
+            subresource: info.subresource().to_owned(),
+        }
+    }
+}

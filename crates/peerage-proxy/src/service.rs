@@ -1,0 +1,254 @@
+//! The proxy as a tower layer: for each request, who answers it.
+//!
+//! A request comes with its `Arc<RequestInfo<'static>>`, its `Arc<User>` and, where a front-proxy certificate and
+//! the guard header proved it, the `VerifiedPeer` marker in its extensions; authentication and authorization lie
+//! outside. Discovery and OpenAPI are answered from the snapshot, everything else goes where
+//! `peerage_core::route` says.
+//!
+//! Invariants: one request sees one snapshot; the guard is honoured from a verified peer only and never reaches
+//! the local service; a verified peer's request is never sent on; a request that is served here costs no allocation
+//! but its route.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use futures::future::{BoxFuture, Either, FutureExt};
+use http::{HeaderMap, Method};
+use peerage_auth::VerifiedPeer;
+use peerage_core::{RequestInfo, Route, Rules, ViewScope, route};
+use peerage_http::{Request, Response};
+use tower::{Layer, Service};
+
+use crate::answer::Form;
+use crate::audit::Audit;
+use crate::discovery;
+use crate::error::ProxyError;
+use crate::forward;
+use crate::headers::{self, GUARD, PEER, REASON};
+use crate::openapi::answer as openapi;
+use crate::peer::Peer;
+use crate::shared::{Shared, Snapshot};
+
+/// Puts the proxy around a local service.
+#[derive(Clone)]
+pub struct ProxyLayer {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// A local service with the proxy around it.
+#[derive(Clone)]
+pub struct ProxyService<S> {
+    shared: Arc<Shared>,
+    inner: S,
+}
+
+impl<S> Layer<S> for ProxyLayer {
+    type Service = ProxyService<S>;
+
+    fn layer(&self, inner: S) -> ProxyService<S> {
+        ProxyService {
+            shared: self.shared.clone(),
+            inner,
+        }
+    }
+}
+
+impl<S> Service<Request> for ProxyService<S>
+where
+    S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Either<S::Future, BoxFuture<'static, Result<Response, Infallible>>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request) -> Self::Future {
+        let verified = request.extensions().get::<VerifiedPeer>().is_some();
+        let claims = Claims::take(&self.shared, request.headers_mut(), verified);
+        let Some(info) = info(&mut request) else {
+            // No RequestInfo can be made of it, and the local chain has the words for that.
+            return Either::Left(self.inner.call(request));
+        };
+        if let Some(claims) = claims {
+            claims.annotate(&request);
+        }
+        // The service that was ready is called; its clone waits for the next request.
+        let ready = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, ready);
+        let snapshot = self.shared.snapshot.load_full();
+        let call = Call {
+            shared: self.shared.clone(),
+            snapshot,
+            info,
+            verified,
+        };
+        call.run(inner, request)
+    }
+}
+
+/// One request with what decides about it.
+pub(crate) struct Call {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) info: Arc<RequestInfo<'static>>,
+    pub(crate) verified: bool,
+}
+
+/// What is to be done, without a borrow of the view.
+enum Plan {
+    Local,
+    Unknown,
+    Forward(Vec<Arc<Peer>>, &'static str),
+    Refuse(ProxyError),
+}
+
+type Answer<F> = Either<F, BoxFuture<'static, Result<Response, Infallible>>>;
+
+impl Call {
+    fn run<S>(self, mut inner: S, request: Request) -> Answer<S::Future>
+    where
+        S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
+        S::Future: Send + 'static,
+    {
+        if !self.info.is_resource_request() {
+            if let Some(asked) = discovery::Asked::of(self.info.path()) {
+                if let Some(response) = discovery::answer(&self, &asked, &request) {
+                    return Either::Right(std::future::ready(Ok(response)).boxed());
+                }
+                return Either::Left(inner.call(request));
+            }
+            let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+            if reads
+                && !self.verified
+                && let Some(what) = openapi::Asked::of(self.info.path())
+            {
+                let inner = Box::new(move |request| inner.call(request).boxed());
+                return Either::Right(openapi::answer(self, what, inner, request).boxed());
+            }
+        }
+        match self.plan() {
+            Plan::Local => Either::Left(inner.call(request)),
+            Plan::Unknown => {
+                self.shared.metrics.unknown.inc();
+                Either::Left(inner.call(request))
+            }
+            Plan::Refuse(error) => {
+                let form = Form::of(request.method(), request.headers(), &self.info);
+                let response = form.refuse(&self, &error);
+                Either::Right(std::future::ready(Ok(response)).boxed())
+            }
+            Plan::Forward(peers, reason) => {
+                Either::Right(self.forward(request, peers, reason).map(Ok).boxed())
+            }
+        }
+    }
+
+    fn plan(&self) -> Plan {
+        let rules = Rules {
+            from_verified_peer: self.verified,
+            ticket: ticket(),
+            ..Rules::default()
+        };
+        match route(&self.info, &self.snapshot.view, &rules) {
+            Route::Local(_) => Plan::Local,
+            Route::Unknown(_) => Plan::Unknown,
+            Route::Unsure { reason, .. } => {
+                let why = reason.to_string();
+                Plan::Refuse(if self.verified {
+                    self.shared.metrics.refused_hops.inc();
+                    ProxyError::NotForPeers { why }
+                } else {
+                    ProxyError::NotKnown { why }
+                })
+            }
+            Route::Forward { candidates, reason } => {
+                let peer = |it: &Arc<peerage_core::Peer>| {
+                    let known = self.snapshot.peers.get(&it.id)?;
+                    Some(known.peer.clone())
+                };
+                let peers = candidates.into_iter().filter_map(peer).collect();
+                Plan::Forward(peers, reason.as_str())
+            }
+        }
+    }
+
+    /// Sends the request to one of these peers, or says why not.
+    pub(crate) async fn forward(
+        self,
+        request: Request,
+        peers: Vec<Arc<Peer>>,
+        reason: &'static str,
+    ) -> Response {
+        let form = Form::of(request.method(), request.headers(), &self.info);
+        let own_id = self.snapshot.view.local_id();
+        match forward::forward(&self.shared, &self.info, request, peers, own_id, reason).await {
+            Ok(response) => response,
+            Err(error) => form.refuse(&self, &error),
+        }
+    }
+
+    /// Whose documents this caller gets unless it asks for less.
+    pub(crate) fn scope(&self) -> ViewScope {
+        if self.verified || self.shared.options.tls.is_none() {
+            ViewScope::Local
+        } else {
+            ViewScope::Merged
+        }
+    }
+}
+
+/// A number that differs from request to request.
+fn ticket() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// What the chain around us made of the request line; made here where nothing is around.
+fn info(request: &mut Request) -> Option<Arc<RequestInfo<'static>>> {
+    if let Some(info) = request.extensions().get::<Arc<RequestInfo<'static>>>() {
+        return Some(info.clone());
+    }
+    let target = request.uri().path_and_query()?.as_str();
+    let info = RequestInfo::parse(request.method().as_str(), target).ok()?;
+    let info = Arc::new(info.into_owned());
+    request.extensions_mut().insert(info.clone());
+    Some(info)
+}
+
+/// What a verified peer says about a request that it sent here.
+struct Claims {
+    peer: Option<String>,
+    reason: Option<String>,
+}
+
+impl Claims {
+    /// Takes what only peers may say off the request; `None` unless a verified peer says it.
+    fn take(shared: &Shared, headers: &mut HeaderMap, verified: bool) -> Option<Claims> {
+        if !verified && headers.contains_key(GUARD) {
+            shared.metrics.guard_ignored.inc();
+        }
+        let text = |name| Some(headers.get(name)?.to_str().ok()?.to_owned());
+        let claims = verified.then(|| Claims {
+            peer: text(PEER),
+            reason: text(REASON),
+        });
+        headers::strip_peer_claims(headers);
+        claims
+    }
+
+    fn annotate(self, request: &Request) {
+        let audit = Audit::of(request.extensions());
+        // Kubernetes' own servers do not give their name.
+        let peer = self.peer.as_deref().unwrap_or("unnamed");
+        audit.annotate("peerage.io/came-from", peer);
+        if let Some(reason) = self.reason.as_deref() {
+            audit.annotate("peerage.io/came-reason", reason);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What the tasks and the requests of one proxy share.
+//!
+//! Requests read a [`Snapshot`], which the writer replaces whole: the view and the peers that it names always
+//! belong together.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use peerage_core::PeerView;
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::log_gate::LogGate;
+use crate::metrics::ProxyMetrics;
+use crate::openapi::{Elsewhere, v2};
+use crate::options::ProxyOptions;
+use crate::peer::Peer;
+use crate::record::Standing;
+
+/// Everything that lives as long as the proxy.
+pub(crate) struct Shared {
+    pub(crate) options: ProxyOptions,
+    pub(crate) metrics: ProxyMetrics,
+    pub(crate) snapshot: ArcSwap<Snapshot>,
+    /// Counts the snapshots.
+    pub(crate) views: watch::Sender<u64>,
+    /// Wakes the writer.
+    pub(crate) changed: Notify,
+    pub(crate) tunnels: Arc<Semaphore>,
+    /// Ends tunnels and tasks.
+    pub(crate) stop: CancellationToken,
+    /// The merged document of OpenAPI version 2.
+    pub(crate) openapi_v2: v2::Cache,
+    /// Tells one merged document from the next, for counting.
+    pub(crate) last_merged: AtomicUsize,
+    /// For warnings about requests.
+    pub(crate) log_gate: LogGate,
+}
+
+/// One complete state of the world.
+pub(crate) struct Snapshot {
+    pub(crate) view: Arc<PeerView>,
+    pub(crate) peers: HashMap<Arc<str>, Known>,
+    elsewhere: OnceLock<Elsewhere>,
+}
+
+impl Snapshot {
+    pub(crate) fn new(view: Arc<PeerView>, peers: HashMap<Arc<str>, Known>) -> Snapshot {
+        Snapshot {
+            view,
+            peers,
+            elsewhere: OnceLock::new(),
+        }
+    }
+
+    /// Who describes what this server does not, found out when first asked for.
+    pub(crate) fn elsewhere(&self) -> &Elsewhere {
+        self.elsewhere.get_or_init(|| Elsewhere::of(self))
+    }
+}
+
+/// A peer in a snapshot.
+#[derive(Clone)]
+pub(crate) struct Known {
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) standing: Standing,
+    /// Whether the view has its documents.
+    pub(crate) heard: bool,
+    /// Whether it answered when the view was made.
+    pub(crate) answers: bool,
+}
+
+impl Shared {
+    /// A request or poll failed to reach the peer.
+    pub(crate) fn peer_failed(&self, peer: &Peer) {
+        if peer.health.failed() {
+            tracing::warn!(
+                peer = &*peer.id,
+                "a peer does not answer; what only it serves answers 503 until it does"
+            );
+            self.changed.notify_one();
+            peer.poke.notify_one();
+        }
+    }
+
+    /// A request or poll got an answer from the peer.
+    pub(crate) fn peer_answered(&self, peer: &Peer, took: Duration) {
+        if peer.health.succeeded(took) {
+            tracing::info!(peer = &*peer.id, "a peer answers again");
+            self.changed.notify_one();
+        }
+    }
+}

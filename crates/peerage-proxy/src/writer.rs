@@ -1,0 +1,289 @@
+//! The one writer of the view: folds records, documents, the local APIs and exclusions into a new snapshot.
+//!
+//! It also owns the pollers: one per peer, started when its record is first seen and ended when it is forgotten.
+//! Requests are never woken by it and never wait for it.
+//!
+//! Invariants: a snapshot is complete or not published; a peer's documents survive everything but the end of its
+//! hold time; a record of this server itself, or one more of an ID already seen, counts for nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use peerage_core::{Exclusions, LocalApis, Millis, PeerState, PeerView, Readiness, ViewInputs};
+use peerage_http::{ClientTls, Upstream, UpstreamOptions};
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::peer::{Link, Peer};
+use crate::poll;
+use crate::record::{Memory, PeerRecord, Standing};
+use crate::shared::{Known, Shared, Snapshot};
+
+/// More servers than any control plane has; a registry that lists more is broken.
+const MAX_PEERS: usize = 200;
+
+/// Changes that come together make one view.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// What the writer reads.
+pub(crate) struct Sources {
+    pub(crate) records: watch::Receiver<Arc<[PeerRecord]>>,
+    pub(crate) local: watch::Receiver<Arc<LocalApis>>,
+    pub(crate) exclusions: watch::Receiver<Arc<Exclusions>>,
+}
+
+/// The writer.
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    sources: Sources,
+    peers: HashMap<Arc<str>, Remembered>,
+}
+
+struct Remembered {
+    peer: Arc<Peer>,
+    memory: Memory,
+    holder: Option<Arc<str>>,
+    standing: Standing,
+    poller: CancellationToken,
+}
+
+impl Writer {
+    pub(crate) fn new(shared: Arc<Shared>, sources: Sources) -> Writer {
+        Writer {
+            shared,
+            sources,
+            peers: HashMap::new(),
+        }
+    }
+
+    /// Publishes a view whenever something changes, until the proxy ends.
+    pub(crate) async fn run(mut self) {
+        let stop = self.shared.stop.clone();
+        loop {
+            self.publish();
+            let wait = self.next_change();
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = changed(&mut self.sources.records) => {}
+                () = changed(&mut self.sources.local) => {}
+                () = changed(&mut self.sources.exclusions) => {}
+                () = self.shared.changed.notified() => {}
+                () = sleep(wait) => {}
+            }
+            sleep(GATHER).await;
+        }
+    }
+
+    /// Makes a snapshot of what is known now. Also called once before the first request.
+    pub(crate) fn publish(&mut self) {
+        let now = self.shared.options.clock.now();
+        self.take_records(now);
+        let inputs = self.inputs(now);
+        let previous = self.shared.snapshot.load();
+        let view = Arc::new(PeerView::rebuild(&previous.view, inputs));
+        let known = |(id, it): (&Arc<str>, &Remembered)| {
+            let in_view = view.peer(id)?;
+            let known = Known {
+                peer: it.peer.clone(),
+                standing: it.standing,
+                heard: in_view.documents.is_some(),
+                answers: in_view.state != PeerState::Gone,
+            };
+            Some((id.clone(), known))
+        };
+        let peers = self.peers.iter().filter_map(known).collect();
+        self.shared
+            .snapshot
+            .store(Arc::new(Snapshot::new(view, peers)));
+        self.shared.views.send_modify(|count| *count += 1);
+    }
+
+    fn take_records(&mut self, now: SystemTime) {
+        let records = self.sources.records.borrow_and_update().clone();
+        let own = self.sources.local.borrow_and_update().id.clone();
+        let tls = self.shared.options.tls.clone();
+        let records: HashMap<&str, &PeerRecord> = records
+            .iter()
+            .rev()
+            .filter(|record| tls.is_some() && !record.id.is_empty() && record.id != own)
+            .map(|record| (&*record.id, record))
+            .collect();
+        for record in records.values() {
+            self.meet(record);
+        }
+        let times = self.shared.options.hold_times();
+        for (id, it) in &mut self.peers {
+            let record = records.get(&**id).copied();
+            let restarted = it.note_holder(record);
+            let standing = it.memory.observe(record, times, now);
+            it.take(&self.shared, record, standing, restarted, tls.as_ref());
+        }
+        self.peers.retain(|id, it| {
+            let keep = it.standing != Standing::Gone || records.contains_key(&**id);
+            if !keep {
+                it.poller.cancel();
+            }
+            keep
+        });
+    }
+
+    fn meet(&mut self, record: &PeerRecord) {
+        if self.peers.contains_key(&record.id) {
+            return;
+        }
+        if self.peers.len() >= MAX_PEERS {
+            tracing::warn!(
+                peer = &*record.id,
+                "more than {MAX_PEERS} peers are registered, so this one is passed over"
+            );
+            return;
+        }
+        let peer = Arc::new(Peer::new(record.id.clone()));
+        let poller = self.shared.stop.child_token();
+        tokio::spawn(poll::run(self.shared.clone(), peer.clone(), poller.clone()));
+        let remembered = Remembered {
+            peer,
+            memory: Memory::default(),
+            holder: None,
+            standing: Standing::Gone,
+            poller,
+        };
+        self.peers.insert(record.id.clone(), remembered);
+    }
+
+    fn inputs(&mut self, now: SystemTime) -> ViewInputs {
+        let hold = Millis::from(self.shared.options.hold);
+        let peers = self.peers.values().filter_map(|it| it.for_view(hold));
+        ViewInputs {
+            peers: peers.map(Arc::new).collect(),
+            local: (**self.sources.local.borrow()).clone(),
+            exclusions: self.sources.exclusions.borrow_and_update().clone(),
+            now: millis(now),
+            synced: true,
+            hold,
+        }
+    }
+
+    /// How long nothing can change by time alone.
+    fn next_change(&self) -> Duration {
+        // A clock that is set may move every end, so they are looked at again now and then.
+        const AT_MOST: Duration = Duration::from_secs(30);
+        let now = self.shared.options.clock.now();
+        self.peers
+            .values()
+            .filter_map(|it| it.standing.until())
+            .map(|until| until.duration_since(now).unwrap_or_default())
+            .min()
+            .map_or(AT_MOST, |wait| wait.min(AT_MOST))
+            .max(GATHER)
+    }
+}
+
+impl Remembered {
+    /// Whether the record is that of a new process.
+    fn note_holder(&mut self, record: Option<&PeerRecord>) -> bool {
+        let lease = record.and_then(|r| r.identity_lease.as_ref());
+        let Some(lease) = lease.filter(|lease| Some(&lease.holder) != self.holder.as_ref()) else {
+            return false;
+        };
+        self.holder = Some(lease.holder.clone());
+        if self.standing == Standing::Gone {
+            // Nothing of the one before is remembered, so this one starts like any other.
+            self.memory = Memory::default();
+        }
+        true
+    }
+
+    /// Takes in the record and what it makes of the peer.
+    fn take(
+        &mut self,
+        shared: &Shared,
+        record: Option<&PeerRecord>,
+        standing: Standing,
+        restarted: bool,
+        tls: Option<&ClientTls>,
+    ) {
+        self.relink(record, standing, tls);
+        if restarted || (standing == Standing::Live && self.standing != Standing::Live) {
+            self.peer.poke.notify_one();
+        }
+        if record.is_some_and(|r| r.endpoint_live && r.address.is_none()) {
+            shared.metrics.no_address();
+        }
+        if standing.word() != self.standing.word() {
+            tracing::info!(
+                peer = &*self.peer.id,
+                from = self.standing.word(),
+                to = standing.word(),
+                "a peer changed state"
+            );
+        }
+        if standing == Standing::Gone && self.standing != Standing::Gone {
+            self.peer.forget();
+        }
+        self.standing = standing;
+    }
+
+    /// Connections belong to one address; a peer without an endpoint key has none.
+    fn relink(&self, record: Option<&PeerRecord>, standing: Standing, tls: Option<&ClientTls>) {
+        let address = record
+            .filter(|_| standing == Standing::Live)
+            .and_then(|r| r.address.clone());
+        let old = self.peer.link();
+        if old.as_ref().map(|link| &link.address) == address.as_ref() {
+            return;
+        }
+        let link = address.zip(tls).map(|(address, tls)| Link {
+            upstream: Upstream::new(UpstreamOptions::new(address.as_str(), tls.clone())),
+            address,
+        });
+        self.peer.set_link(link);
+        self.peer.poke.notify_one();
+    }
+
+    /// What the view should know of this peer; nothing once it is forgotten.
+    fn for_view(&self, hold: Millis) -> Option<peerage_core::Peer> {
+        let peer = &self.peer;
+        let gone_since = self.standing.until().map(|until| millis(until) - hold);
+        let (state, gone_since) = match self.standing {
+            Standing::Gone => return None,
+            Standing::Starting { .. } => (PeerState::Starting, None),
+            Standing::Crashed { .. } | Standing::Left { .. } => (PeerState::Gone, gone_since),
+            // Registered but silent: what it serves is stale for as long as it stays registered.
+            Standing::Live if peer.health.is_open() => (PeerState::Gone, None),
+            Standing::Live if peer.health.consecutive_failures() > 0 => (PeerState::Failing, None),
+            Standing::Live => (PeerState::Live, None),
+        };
+        let address = peer
+            .link()
+            .map(|link| link.address.to_string())
+            .unwrap_or_default();
+        Some(peerage_core::Peer {
+            state,
+            gone_since,
+            readiness: if peer.health.is_ready() {
+                Readiness::Ready
+            } else {
+                Readiness::NotReady
+            },
+            latency: None,
+            documents: peer.documents().map(|heard| heard.served.clone()),
+            ..peerage_core::Peer::new(peer.id.clone(), address)
+        })
+    }
+}
+
+/// Returns when the value changes; never, once nobody can change it.
+async fn changed<T>(source: &mut watch::Receiver<T>) {
+    if source.changed().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+fn millis(at: SystemTime) -> Millis {
+    at.duration_since(SystemTime::UNIX_EPOCH)
+        .map(Millis::from)
+        .unwrap_or_default()
+}

@@ -1,0 +1,192 @@
+//! Which of several peers answers, and what happens when one does not.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use peerage_http::body;
+
+use super::support::world::{request, request_with_body};
+use super::support::*;
+
+const WIDGETS: &str = "/apis/new.example.com/v1/widgets";
+
+async fn new_peer(pki: &Pki, id: &str) -> FakePeer {
+    FakePeer::start(pki, id, &documents::core(), &documents::new()).await
+}
+
+async fn two() -> (World, FakePeer, FakePeer) {
+    let pki = Pki::new();
+    let (b, c) = (
+        new_peer(&pki, "apiserver-b").await,
+        new_peer(&pki, "apiserver-c").await,
+    );
+    let records = vec![
+        live("apiserver-b", b.address),
+        live("apiserver-c", c.address),
+    ];
+    let world = World::start(pki, records);
+    world.until_state("apiserver-b", "serving").await;
+    world.until_state("apiserver-c", "serving").await;
+    (world, b, c)
+}
+
+#[tokio::test]
+async fn row_03_with_one_of_two_peers_dead_every_read_is_answered() {
+    let (world, b, _c) = two().await;
+    b.kill();
+    for _ in 0..40 {
+        let answer = world.get(WIDGETS).await;
+        assert_eq!(
+            (answer.status, answer.text().as_str()),
+            (200, "apiserver-c")
+        );
+    }
+}
+
+/// B53: at worst 503 before the dead peer is noticed, and then never.
+#[tokio::test]
+async fn row_03_a_write_goes_to_the_other_peer_when_the_dead_one_got_no_byte() {
+    let (world, b, _c) = two().await;
+    b.kill();
+    world.until_state("apiserver-b", "unreachable").await;
+    for _ in 0..20 {
+        let post = request_with_body("POST", WIDGETS, body::full("{}"));
+        assert_eq!(world.send(post).await.text(), "apiserver-c");
+    }
+}
+
+#[tokio::test]
+async fn row_03_a_write_is_not_sent_twice_once_it_may_have_been_seen() {
+    let pki = Pki::new();
+    let raw = RawPeer::start(&pki, |_head, wire| async move {
+        wire.close().await;
+        None
+    })
+    .await;
+    let c = new_peer(&pki, "apiserver-c").await;
+    c.set_ready(StatusCode::SERVICE_UNAVAILABLE);
+    let world = World::start(
+        pki,
+        vec![
+            live("apiserver-b", raw.address),
+            live("apiserver-c", c.address),
+        ],
+    );
+    world.until_state("apiserver-b", "serving").await;
+    world
+        .until("c is red", |d| {
+            d.peers
+                .iter()
+                .any(|p| p.id == "apiserver-c" && !p.ready && p.state == "serving")
+        })
+        .await;
+    let post = request_with_body("POST", WIDGETS, body::full("{}"));
+    world.send(post).await.assert_retryable();
+    assert!(c.requests().is_empty());
+    let get = world.get(WIDGETS).await;
+    assert_eq!(get.text(), "apiserver-c", "a read may be tried again");
+}
+
+/// B54.
+#[tokio::test]
+async fn a_peer_that_is_not_ready_is_taken_only_if_nobody_else_serves_it() {
+    let (world, b, c) = two().await;
+    b.set_ready(StatusCode::INTERNAL_SERVER_ERROR);
+    world
+        .until("b is red", |d| {
+            d.peers.iter().any(|p| p.id == "apiserver-b" && !p.ready)
+        })
+        .await;
+    for _ in 0..20 {
+        assert_eq!(world.get(WIDGETS).await.text(), "apiserver-c");
+    }
+    c.kill();
+    world.until_state("apiserver-c", "unreachable").await;
+    assert_eq!(world.get(WIDGETS).await.text(), "apiserver-b");
+}
+
+#[tokio::test]
+async fn row_05_a_dead_peer_is_no_candidate_within_seconds_and_its_apis_answer_503_until_it_is_back()
+ {
+    let pki = Pki::new();
+    let b = new_peer(&pki, "apiserver-b").await;
+    let world = World::start(pki, vec![live("apiserver-b", b.address)]);
+    world.until_state("apiserver-b", "serving").await;
+    b.kill();
+    world.until_state("apiserver-b", "unreachable").await;
+    world.get(WIDGETS).await.assert_retryable();
+
+    let back = new_peer(&world.pki, "apiserver-b").await;
+    world.set_records(vec![live("apiserver-b", back.address)]);
+    world.until_state("apiserver-b", "serving").await;
+    assert_eq!(world.get(WIDGETS).await.text(), "apiserver-b");
+}
+
+/// B13, B53: a peer that does not have what it lists is not believed again until its documents change.
+#[tokio::test]
+async fn a_peer_that_answers_not_to_have_what_it_lists_is_passed_over() {
+    let (world, b, c) = two().await;
+    b.on_request(|_| async {
+        response(
+            StatusCode::NOT_FOUND,
+            &[("content-length", "19")],
+            "404 page not found\n",
+        )
+    });
+    for _ in 0..20 {
+        assert_eq!(world.get(WIDGETS).await.text(), "apiserver-c");
+    }
+    assert!(
+        b.requests().len() <= 1,
+        "asked once at most: {}",
+        b.requests().len()
+    );
+    c.on_request(|_| async { response(StatusCode::NOT_FOUND, &[], "404 page not found\n") });
+    world.get(WIDGETS).await.assert_retryable();
+}
+
+/// B13: the receiving side, between two proxies.
+#[tokio::test]
+async fn a_peer_that_cannot_serve_what_it_was_sent_says_so_and_the_client_sees_503() {
+    let (world, b, c) = two().await;
+    let marked = || async {
+        response(
+            StatusCode::SERVICE_UNAVAILABLE,
+            &[("x-peerage-stale-view", "true")],
+            "{}",
+        )
+    };
+    b.on_request(move |_| marked());
+    c.on_request(move |_| marked());
+    let answer = world.get(WIDGETS).await;
+    answer.assert_retryable();
+    assert!(answer.header("x-peerage-stale-view").is_none());
+    assert!(answer.text().contains("does not serve it any more"));
+}
+
+#[tokio::test]
+async fn a_read_does_not_wait_for_a_peer_that_stops_answering_meanwhile() {
+    let (world, b, c) = two().await;
+    for peer in [&b, &c] {
+        peer.on_request(|_| std::future::pending());
+    }
+    let waiting = world.send(request("GET", WIDGETS));
+    let silence = async {
+        loop {
+            tokio::task::yield_now().await;
+            if !b.requests().is_empty() || !c.requests().is_empty() {
+                break;
+            }
+        }
+        for peer in [&b, &c] {
+            peer.set_api(Document::Silence);
+            peer.set_apis(Document::Silence);
+            peer.kill();
+        }
+    };
+    let (answer, ()) = tokio::join!(
+        tokio::time::timeout(Duration::from_secs(15), waiting),
+        silence
+    );
+    answer.unwrap().assert_retryable();
+}

@@ -1,0 +1,200 @@
+//! What is remembered of a peer that is away, and for how long.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use peerage_proxy::{Clock, PeerRecord};
+
+use super::support::*;
+
+const WIDGETS: &str = "/apis/new.example.com/v1/widgets";
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// A clock that a test turns.
+#[derive(Clone)]
+struct Hands(Arc<Mutex<SystemTime>>);
+
+impl Hands {
+    fn new() -> Hands {
+        Hands(Arc::new(Mutex::new(SystemTime::now())))
+    }
+
+    fn clock(&self) -> Clock {
+        let hands = self.0.clone();
+        Clock::new(move || *hands.lock().unwrap())
+    }
+
+    fn turn(&self, by: Duration) {
+        *self.0.lock().unwrap() += by;
+    }
+
+    fn now(&self) -> SystemTime {
+        *self.0.lock().unwrap()
+    }
+}
+
+async fn pair(hands: &Hands) -> (World, FakePeer, PeerRecord) {
+    let pki = Pki::new();
+    let peer = FakePeer::start(&pki, "apiserver-new", &documents::core(), &documents::new()).await;
+    let record = live("apiserver-new", peer.address);
+    let mut builder = WorldBuilder {
+        records: vec![record.clone()],
+        ..WorldBuilder::default()
+    };
+    builder.options.clock = hands.clock();
+    let world = builder.start(pki);
+    world.until_state("apiserver-new", "serving").await;
+    (world, peer, record)
+}
+
+async fn freshness(world: &World) -> Option<String> {
+    let list = world.get_accepting("/apis", AGGREGATED).await.json();
+    let items = list["items"].as_array().unwrap().clone();
+    let group = items
+        .into_iter()
+        .find(|g| g["metadata"]["name"] == "new.example.com")?;
+    Some(
+        group["versions"][0]["freshness"]
+            .as_str()
+            .unwrap()
+            .to_owned(),
+    )
+}
+
+/// Discovery and requests agree while the peer is held, and when it is forgotten.
+async fn assert_held_then_forgotten(world: &World, hands: &Hands, left: Duration) {
+    assert_eq!(freshness(world).await.as_deref(), Some("Stale"));
+    world.get(WIDGETS).await.assert_retryable();
+    assert_eq!(world.get("/apis/new.example.com/v1").await.status, 503);
+    hands.turn(left);
+    world.records.send_modify(|_| {});
+    world.until("it is forgotten", |d| d.peers.is_empty()).await;
+    assert_eq!(freshness(world).await, None);
+    assert_eq!(world.get(WIDGETS).await.status, 404);
+}
+
+#[tokio::test]
+async fn row_05_a_crashed_peers_apis_are_stale_and_503_until_the_hold_time_ends() {
+    let hands = Hands::new();
+    let (world, _peer, mut record) = pair(&hands).await;
+    assert_eq!(freshness(&world).await.as_deref(), Some("Current"));
+    record.endpoint_live = false;
+    record.address = None;
+    world.set_records(vec![record]);
+    world.until_state("apiserver-new", "crashed").await;
+    assert_held_then_forgotten(&world, &hands, Duration::from_secs(600)).await;
+}
+
+#[tokio::test]
+async fn row_19_a_peer_that_leaves_cleanly_is_held_as_long_as_it_asked_for() {
+    let hands = Hands::new();
+    let (world, _peer, mut record) = pair(&hands).await;
+    record.endpoint_live = false;
+    record.address = None;
+    let mut farewell = lease("apiserver-new");
+    farewell.renew_time = Some(hands.now());
+    farewell.hold = Some(Duration::from_secs(300));
+    record.identity_lease = Some(farewell);
+    world.set_records(vec![record]);
+    world.until_state("apiserver-new", "left").await;
+    hands.turn(Duration::from_secs(299));
+    assert_held_then_forgotten(&world, &hands, Duration::from_secs(2)).await;
+}
+
+/// A kube-apiserver that stops deletes both its Lease and its endpoint key.
+#[tokio::test]
+async fn row_18_and_19_after_the_last_peer_has_left_discovery_and_routing_agree() {
+    let hands = Hands::new();
+    let (world, _peer, _) = pair(&hands).await;
+    world.set_records(Vec::new());
+    world.until_state("apiserver-new", "left").await;
+    assert_held_then_forgotten(&world, &hands, Duration::from_secs(601)).await;
+}
+
+#[tokio::test]
+async fn row_19_through_a_restart_of_the_only_server_no_request_is_404() {
+    let hands = Hands::new();
+    let (world, peer, record) = pair(&hands).await;
+    peer.kill();
+    world.set_records(Vec::new());
+    world.until_state("apiserver-new", "left").await;
+    assert_eq!(world.get(WIDGETS).await.status, 503);
+
+    let mut starting = record.clone();
+    starting.endpoint_live = false;
+    starting.address = None;
+    let mut again = lease("apiserver-new");
+    again.holder = "apiserver-new_2".into();
+    starting.identity_lease = Some(again.clone());
+    world.set_records(vec![starting]);
+    world.until_state("apiserver-new", "crashed").await;
+    assert_eq!(world.get(WIDGETS).await.status, 503);
+
+    let back = FakePeer::start(
+        &world.pki,
+        "apiserver-new",
+        &documents::core(),
+        &documents::new(),
+    )
+    .await;
+    let mut record = live("apiserver-new", back.address);
+    record.identity_lease = Some(again);
+    world.set_records(vec![record]);
+    world.until_state("apiserver-new", "serving").await;
+    assert_eq!(world.get(WIDGETS).await.status, 200);
+    assert_eq!(freshness(&world).await.as_deref(), Some("Current"));
+}
+
+#[tokio::test]
+async fn row_19_a_server_that_has_not_heard_of_all_peers_says_503() {
+    let pki = Pki::new();
+    let peer = FakePeer::start(&pki, "apiserver-new", &documents::core(), &documents::new()).await;
+    peer.set_api(Document::Status(500));
+    let world = World::start(pki, vec![live("apiserver-new", peer.address)]);
+    world.until_state("apiserver-new", "unheard").await;
+    for target in [
+        "/apis/nosuch.example.com/v1/things",
+        "/apis/nosuch.example.com",
+        "/apis/nosuch.example.com/v1",
+    ] {
+        world.get(target).await.assert_retryable();
+    }
+    assert_eq!(
+        world.get("/apis/apps/v1/deployments").await.text(),
+        "local",
+        "what is served here is"
+    );
+    peer.set_api(Document::of(&documents::core()));
+    world.until_state("apiserver-new", "serving").await;
+    assert_eq!(
+        world.get("/apis/nosuch.example.com/v1/things").await.status,
+        404
+    );
+}
+
+#[tokio::test]
+async fn an_identity_that_never_gets_an_endpoint_is_waited_for_only_so_long() {
+    let hands = Hands::new();
+    let pki = Pki::new();
+    let mut builder = WorldBuilder::default();
+    builder.options.clock = hands.clock();
+    let mut record = live("apiserver-ghost", ([127, 0, 0, 1], 1).into());
+    record.endpoint_live = false;
+    record.address = None;
+    builder.records = vec![record.clone()];
+    let world = builder.start(pki);
+    world
+        .get("/apis/nosuch.example.com/v1/things")
+        .await
+        .assert_retryable();
+    hands.turn(Duration::from_secs(31));
+    let mut renewed = lease("apiserver-ghost");
+    renewed.renew_time = Some(hands.now());
+    record.identity_lease = Some(renewed);
+    world.set_records(vec![record]);
+    world.until("it is given up", |d| d.peers.is_empty()).await;
+    assert_eq!(
+        world.get("/apis/nosuch.example.com/v1/things").await.status,
+        404
+    );
+}
