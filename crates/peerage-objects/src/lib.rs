@@ -10,6 +10,7 @@
 pub mod body;
 pub mod field;
 pub mod json;
+pub mod meta;
 pub mod names;
 pub mod patch;
 pub mod quantity;
