@@ -410,3 +410,26 @@ fn lower_case(method: &str) -> Cow<'static, str> {
         other => return Cow::Owned(other.to_lowercase()),
     })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_without_escapes_and_query_is_borrowed_throughout() {
+        for (method, target) in [
+            ("GET", "/api/v1/namespaces/default/pods/p/log"),
+            ("GET", "/apis/apps/v1/deployments"),
+            ("DELETE", "/api/v1/namespaces/default/pods"),
+            ("OPTIONS", "/healthz"),
+        ] {
+            let info = RequestInfo::parse(method, target).unwrap();
+            assert!(
+                matches!(info.target, Cow::Borrowed(_)) && matches!(info.verb, Cow::Borrowed(_))
+            );
+            assert_eq!((&info.decoded, &info.selected_name), (&None, &None));
+            assert_eq!((&info.field_selector, &info.label_selector), (&None, &None));
+        }
+    }
+}

@@ -5,6 +5,7 @@
 //! Encoding it in the client's media type is the server's.
 
 mod field;
+mod generic;
 mod plain;
 mod rows;
 

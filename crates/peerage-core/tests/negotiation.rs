@@ -4,9 +4,11 @@
 
 use peerage_core::media::{
     Convert, DiscoveryDocument, DiscoveryPath, Encoding, Endpoint, Media, MetaVersion,
-    NotAcceptable, is_pretty, negotiate_discovery, negotiate_resource, negotiate_status,
+    NotAcceptable, body_type, is_pretty, negotiate_discovery, negotiate_resource, negotiate_status,
+    patch_type,
 };
 use peerage_core::{Query, Status, StatusDetails};
+use proptest::prelude::*;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -332,5 +334,26 @@ fn people_get_indented_json() {
             expected,
             "{query:?} {agent:?}"
         );
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_header_panics_and_what_is_accepted_is_offered(
+        header in proptest::collection::vec("[ -~]{0,12}|\\*/\\*|application/(json|yaml|\\*)(;(q=[0-9.]{0,4}|as=Table|g=x|v=v1|stream=watch)){0,3}", 0..20)
+    ) {
+        let header = header.join(",");
+        for endpoint in [Endpoint::Object, Endpoint::List, Endpoint::Watch] {
+            match negotiate_resource(Some(&header), endpoint, true) {
+                Ok(answer) => prop_assert!(endpoint != Endpoint::Watch || answer.media == Media::Json),
+                Err(refusal) => prop_assert_eq!(Status::from(refusal).code(), 406),
+            }
+        }
+        for path in [DiscoveryPath::Groups, DiscoveryPath::Core, DiscoveryPath::Group] {
+            if let Ok(answer) = negotiate_discovery(Some(&header), path, true) {
+                prop_assert!(answer.content_type().starts_with(answer.media.content_type()));
+            }
+        }
+        let _ = (negotiate_status(Some(&header)), body_type(Some(&header)), patch_type(Some(&header), true));
     }
 }

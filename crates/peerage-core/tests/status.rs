@@ -89,8 +89,12 @@ fn client_errors_read_as_in_kubernetes() {
             r#""pods \"p-x\" already exists, the server was not able to generate a unique name for the object","reason":"AlreadyExists","details":{"name":"p-x","kind":"pods","retryAfterSeconds":1},"code":409}"#,
         ),
         (
-            Status::expired("too old resource version: 5 (100)"),
+            Status::too_old_resource_version(5, 100),
             r#""too old resource version: 5 (100)","reason":"Expired","code":410}"#,
+        ),
+        (
+            Status::expired_watch(),
+            r#""The resourceVersion for the provided watch is too old.","reason":"Expired","code":410}"#,
         ),
         (
             Status::too_large("limit is 3145728"),
@@ -188,9 +192,16 @@ fn successes_carry_no_message() {
         text(&Status::created()),
         r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}"#
     );
+    let resumable = Status::expired_continue(Some("token".to_owned()));
+    let head = r#"{"kind":"Status","apiVersion":"v1","metadata":{"continue":"token"},"status":"Failure","message":"The"#;
+    assert!(text(&resumable).starts_with(head));
+    assert!(
+        text(&resumable).ends_with(r#" may show up in the list.","reason":"Expired","code":410}"#)
+    );
     assert_eq!(
-        text(&Status::expired_continue("old", "token")),
-        r#"{"kind":"Status","apiVersion":"v1","metadata":{"continue":"token"},"status":"Failure","message":"old","reason":"Expired","code":410}"#
+        Status::expired_continue(None).message,
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+         without the continue parameter."
     );
 }
 

@@ -13,7 +13,7 @@ const OPTIMISTIC_LOCK_MESSAGE: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
 impl Status {
-    fn failure(code: u16, reason: &str, message: impl Into<String>) -> Self {
+    pub(super) fn failure(code: u16, reason: &str, message: impl Into<String>) -> Self {
         Status::from(StatusBody {
             kind: "Status".to_owned(),
             api_version: "v1".to_owned(),
@@ -35,7 +35,7 @@ impl Status {
         self
     }
 
-    fn with_empty_details(mut self) -> Self {
+    pub(super) fn with_empty_details(mut self) -> Self {
         self.details = Some(StatusDetails::default());
         self
     }
@@ -225,16 +225,45 @@ impl Status {
         status
     }
 
-    /// 410: the resource version or continue token is older than what the server remembers.
+    /// 410: what is asked for is older than what the server remembers.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::failure(410, "Expired", message)
     }
 
-    /// 410: the list cannot go on consistently; the token goes on inconsistently.
-    pub fn expired_continue(message: impl Into<String>, token: impl Into<String>) -> Self {
-        let mut status = Self::expired(message);
+    /// 410: a watch from a version before the oldest that is remembered.
+    #[must_use]
+    pub fn too_old_resource_version(asked: u64, oldest: u64) -> Self {
+        Self::expired(format!("too old resource version: {asked} ({oldest})"))
+    }
+
+    /// 410: a watch whose version the store has compacted away.
+    #[must_use]
+    pub fn expired_watch() -> Self {
+        Self::expired("The resourceVersion for the provided watch is too old.")
+    }
+
+    /// 410: a list at a version that the store has compacted away.
+    #[must_use]
+    pub fn expired_list() -> Self {
+        Self::expired("The resourceVersion for the provided list is too old.")
+    }
+
+    /// 410: the rest of a list at a version that the store has compacted away. With a token the client can go on
+    /// at the present version.
+    #[must_use]
+    pub fn expired_continue(token: Option<String>) -> Self {
+        let lead = "The provided continue parameter is too old to display a consistent list result. You can start a new \
+                    list without the continue parameter";
+        let Some(token) = token else {
+            return Self::expired(format!("{lead}."));
+        };
+        let mut status = Self::expired(format!(
+            "{lead}, or use the continue token in this response to retrieve the remainder of the results. Continuing \
+             with the provided token results in an inconsistent list - objects that were created, modified, or deleted \
+             between the time the first chunk was returned and now may show up in the list."
+        ));
         status.metadata = StatusMeta {
-            continue_token: token.into(),
+            continue_token: token,
             ..StatusMeta::default()
         };
         status
@@ -355,72 +384,6 @@ impl Status {
         status.kind.clear();
         status.api_version.clear();
         status
-    }
-
-    /// What a server's router answers, and what clients make of an answer that is no Status: the message
-    /// follows from the code, in some cases with the text that the server gave.
-    #[must_use]
-    pub fn generic(code: u16, server_message: &str) -> Self {
-        let (reason, message) = match code {
-            400 => (
-                "BadRequest",
-                "the server rejected our request for an unknown reason",
-            ),
-            401 => (
-                "Unauthorized",
-                "the server has asked for the client to provide credentials",
-            ),
-            403 => ("Forbidden", server_message),
-            404 => (
-                "NotFound",
-                "the server could not find the requested resource",
-            ),
-            405 => (
-                "MethodNotAllowed",
-                "the server does not allow this method on the requested resource",
-            ),
-            406 if server_message.is_empty() => (
-                "NotAcceptable",
-                "the server was unable to respond with a content type that the client supports",
-            ),
-            406 => ("NotAcceptable", server_message),
-            409 => ("Conflict", "the server reported a conflict"),
-            415 => ("UnsupportedMediaType", server_message),
-            422 => (
-                "Invalid",
-                "the server rejected our request due to an error in our request",
-            ),
-            429 => (
-                "TooManyRequests",
-                "the server has received too many requests and has asked us to try again later",
-            ),
-            503 => (
-                "ServiceUnavailable",
-                "the server is currently unable to handle the request",
-            ),
-            504 => (
-                "Timeout",
-                "the server was unable to return a response in the time allotted, but may still be processing the request",
-            ),
-            _ => return Self::generic_other(code, server_message),
-        };
-        Self::failure(code, reason, message).with_empty_details()
-    }
-
-    fn generic_other(code: u16, server_message: &str) -> Self {
-        let status = if code >= 500 {
-            let quoted = quote(server_message);
-            let message = format!(
-                "an error on the server ({quoted}) has prevented the request from succeeding"
-            );
-            Self::failure(code, "InternalError", message)
-        } else {
-            let message = format!(
-                "the server responded with the status code {code} but did not return more information"
-            );
-            Self::failure(code, "", message)
-        };
-        status.with_empty_details()
     }
 }
 
