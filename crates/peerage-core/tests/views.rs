@@ -102,10 +102,12 @@ fn a_server_alone_answers_its_own_document() {
 /// The life of a peer, as its APIs are listed: there, away, back, away for good, forgotten.
 #[test]
 fn what_only_a_peer_serves_is_listed_as_long_as_it_is_remembered() {
-    let b = || peer("b", "h/v2: a; h/v1: a");
+    let there = peer("b", "h/v2: a; h/v1: a");
+    let b = || there.clone();
+    let here = local("g/v1: a; h/v1: a");
     let at = |now, b: Option<Peer>| ViewInputs {
         now: Millis(now),
-        ..inputs(local("g/v1: a; h/v1: a"), b.into_iter().collect())
+        ..inputs(here.clone(), b.into_iter().collect())
     };
     let mut view = PeerView::build(at(10_000, Some(b())));
     for (now, b, expected) in [

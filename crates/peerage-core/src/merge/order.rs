@@ -4,8 +4,11 @@
 //! 1. A list that has every name keeps its order. Where several do and disagree, only they count from here on.
 //! 2. A name comes before another when the lists say so directly or through others (as Kubernetes'
 //!    `MergePreservingRelativeOrder` does it); among names that may come next the smallest is taken.
-//! 3. Names that the lists put in a circle stay together, and are ordered among themselves by what all lists
-//!    that have both of a pair agree on, then by size.
+//! 3. Names that the lists put in a circle stay together. Among themselves they are ordered by the pairs on which
+//!    all lists that have both agree; where those make a circle in turn, by the pairs on which at least two
+//!    lists agree and none disagrees, then three, and so on; at last by size.
+//!
+//! So a pair that all lists have in the same order keeps it, whatever else they say.
 //!
 //! Differs: Kubernetes takes the first complete list by server ID, and sorts everything when there is a circle
 //! anywhere; both make documents change as servers come and go.
@@ -55,7 +58,7 @@ fn first_mentions(list: impl Iterator<Item = u32>) -> Vec<u32> {
 /// Orders the numbers below `count`, smaller numbers being smaller names.
 fn ordered(count: usize, lists: &[Vec<u32>]) -> Vec<u32> {
     let followers = neighbours(count, lists);
-    by_components(&followers, |circle| by_agreement(circle, lists))
+    by_components(&followers, |circle| by_agreement(circle, lists, 1))
 }
 
 /// Who directly follows whom in any list.
@@ -71,50 +74,71 @@ fn neighbours(count: usize, lists: &[Vec<u32>]) -> Vec<Vec<u32>> {
     followers
 }
 
-/// Orders one circle by the pairs on which all lists agree.
-fn by_agreement(circle: &[u32], lists: &[Vec<u32>]) -> Vec<u32> {
-    if circle.len() > MAX_PAIRWISE {
+/// Orders one circle by the pairs on which `enough` lists agree and none disagrees.
+fn by_agreement(circle: &[u32], lists: &[Vec<u32>], enough: usize) -> Vec<u32> {
+    if circle.len() > MAX_PAIRWISE || enough > lists.len() {
         return circle.to_vec();
     }
-    let places = places_in_lists(circle, lists);
-    let mut followers = vec![Vec::new(); circle.len()];
-    for a in 0..circle.len() {
-        for b in a + 1..circle.len() {
-            match agreement(&places, a, b) {
+    let lists = within(circle, lists);
+    let followers = agreements(circle.len(), &lists, enough);
+    by_components(&followers, |smaller| {
+        by_agreement(smaller, &lists, enough + 1)
+    })
+    .into_iter()
+    .map(|local| circle[local as usize])
+    .collect()
+}
+
+/// What the lists say of a circle, its members renumbered by their place in it.
+fn within(circle: &[u32], lists: &[Vec<u32>]) -> Vec<Vec<u32>> {
+    let numbers: HashMap<u32, u32> = (0..).zip(circle).map(|(local, n)| (*n, local)).collect();
+    let local = |list: &Vec<u32>| {
+        list.iter()
+            .filter_map(|n| numbers.get(n).copied())
+            .collect()
+    };
+    lists.iter().map(local).collect()
+}
+
+/// Who follows whom by agreement of `enough` lists.
+fn agreements(count: usize, lists: &[Vec<u32>], enough: usize) -> Vec<Vec<u32>> {
+    let places: Vec<Vec<Option<usize>>> = lists.iter().map(|list| places_in(list, count)).collect();
+    let mut followers = vec![Vec::new(); count];
+    for a in 0..count {
+        for b in a + 1..count {
+            match agreement(&places, a, b, enough) {
                 Some(Ordering::Less) => followers[a].push(narrow(b)),
                 Some(Ordering::Greater) => followers[b].push(narrow(a)),
                 _ => {}
             }
         }
     }
-    by_components(&followers, <[u32]>::to_vec)
-        .into_iter()
-        .map(|local| circle[local as usize])
-        .collect()
+    followers
 }
 
-/// For each list, where in it each member of the circle stands.
-fn places_in_lists(circle: &[u32], lists: &[Vec<u32>]) -> Vec<Vec<Option<u32>>> {
-    let place = |list: &Vec<u32>| {
-        let at: HashMap<u32, u32> = (0..).zip(list).map(|(place, n)| (*n, place)).collect();
-        circle.iter().map(|n| at.get(n).copied()).collect()
-    };
-    lists.iter().map(place).collect()
-}
-
-/// The order of a pair on which every list that has both agrees.
-fn agreement(places: &[Vec<Option<u32>>], a: usize, b: usize) -> Option<Ordering> {
-    let mut said = None;
-    for list in places {
-        if let (Some(at_a), Some(at_b)) = (list[a], list[b]) {
-            let says = at_a.cmp(&at_b);
-            if said.is_some_and(|said| said != says) {
-                return None;
-            }
-            said = Some(says);
-        }
+/// Where in the list each number stands.
+fn places_in(list: &[u32], count: usize) -> Vec<Option<usize>> {
+    let mut places = vec![None; count];
+    for (place, n) in list.iter().enumerate() {
+        places[*n as usize] = Some(place);
     }
-    said
+    places
+}
+
+/// The order of a pair on which every list that has both agrees, when `enough` lists have both.
+fn agreement(places: &[Vec<Option<usize>>], a: usize, b: usize, enough: usize) -> Option<Ordering> {
+    let mut said = places
+        .iter()
+        .filter_map(|list| Some(list[a]?.cmp(&list[b]?)));
+    let first = said.next()?;
+    let mut agreeing = 1;
+    for says in said {
+        if says != first {
+            return None;
+        }
+        agreeing += 1;
+    }
+    (agreeing >= enough).then_some(first)
 }
 
 /// Orders a graph: components after those they follow, the one with the smallest member first among those
