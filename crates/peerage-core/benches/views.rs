@@ -228,6 +228,20 @@ fn one_latency_changed(bencher: Bencher) {
     bencher.bench_local(|| PeerView::rebuild(&view, after.clone()));
 }
 
+/// The order of a thousand groups when servers contradict each other: the slow way.
+#[divan::bench(sample_count = 20)]
+fn order_of_contradicting_servers(bencher: Bencher) {
+    let names: Vec<String> = (0..GROUPS).map(|n| format!("group{n:04}")).collect();
+    let list = |server: usize| {
+        let mut list: Vec<&str> = names.iter().map(String::as_str).collect();
+        list.rotate_left(server * 100);
+        list.remove(server);
+        list
+    };
+    let lists: Vec<Vec<&str>> = (0..SERVERS).map(list).collect();
+    bencher.bench_local(|| peerage_core::merge::order::consensus(&lists, str::cmp));
+}
+
 /// The first request for the merged document.
 #[divan::bench(sample_count = 20)]
 fn render_the_first_time(bencher: Bencher) {

@@ -8,6 +8,7 @@ mod common;
 use common::{groups, recorded, recorded_core, recorded_documents, recorded_groups, spelled};
 use peerage_core::discovery::*;
 use peerage_core::view::{LocalApis, Lookup, PeerView, ViewInputs, ViewScope};
+use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -402,4 +403,74 @@ fn custom_resources_spell_their_kind_out_in_aggregated_documents_only() {
 fn the_test_notation_says_what_it_reads() {
     let text = "v1: pods[get,list] pods/log; apps/v1: deployments; g/v2!; g/v1: a a/b[create,get]";
     assert_eq!(spelled(&groups(text)), text);
+}
+
+/// How a recorded document is damaged: at a place, by cutting, by another byte, or by a piece of itself.
+#[derive(Debug, Clone)]
+enum Damage {
+    Cut(usize),
+    Byte(usize, u8),
+    Repeat(usize, usize),
+    Swap(&'static str, &'static str),
+}
+
+fn any_damage() -> impl Strategy<Value = Damage> {
+    prop_oneof![
+        any::<usize>().prop_map(Damage::Cut),
+        (any::<usize>(), any::<u8>()).prop_map(|(at, byte)| Damage::Byte(at, byte)),
+        (any::<usize>(), 0..200_usize).prop_map(|(at, length)| Damage::Repeat(at, length)),
+        proptest::sample::select(vec![
+            Damage::Swap("\"v1\"", "\"\""),
+            Damage::Swap("\"v1\"", "null"),
+            Damage::Swap("\"get\"", "{}"),
+            Damage::Swap("\"verbs\"", "\"resource\""),
+            Damage::Swap("Current", "Stale"),
+            Damage::Swap("[", "[["),
+            Damage::Swap("{\"group\"", "null,{\"group\""),
+            Damage::Swap("\"name\":\"apps\"", "\"name\":\"batch\""),
+        ]),
+    ]
+}
+
+fn damaged(mut bytes: Vec<u8>, damages: &[Damage]) -> Vec<u8> {
+    for damage in damages {
+        let end = bytes.len().max(1);
+        match *damage {
+            Damage::Cut(at) => bytes.truncate(at % end),
+            Damage::Byte(at, byte) => {
+                if let Some(place) = bytes.get_mut(at % end) {
+                    *place = byte;
+                }
+            }
+            Damage::Repeat(at, length) => {
+                let from = at % end;
+                let to = (from + length).min(bytes.len());
+                let piece = bytes[from.min(to)..to].to_vec();
+                bytes.splice(from.min(to)..from.min(to), piece);
+            }
+            Damage::Swap(from, to) => {
+                let text = String::from_utf8_lossy(&bytes).replacen(from, to, 3);
+                bytes = text.into_bytes();
+            }
+        }
+    }
+    bytes
+}
+
+proptest! {
+    #[test]
+    fn a_damaged_document_is_an_error_or_reads_the_same_twice(
+        damages in proptest::collection::vec(any_damage(), 1..4)
+    ) {
+        let groups = damaged(recorded("1.34-aggregated-apis"), &damages);
+        if let Ok(list) = read_groups(&groups) {
+            let again = read_groups(&list.to_json(DiscoveryVersion::V2));
+            prop_assert_eq!(again.ok(), Some(list));
+        }
+        let core = damaged(recorded("1.34-aggregated-api"), &damages);
+        if let Ok(list) = read_core(&core) {
+            let again = read_core(&list.to_json(DiscoveryVersion::V2));
+            prop_assert_eq!(again.ok(), Some(list));
+        }
+    }
 }

@@ -249,6 +249,12 @@ fn a_peer_that_is_gone_is_no_candidate_and_is_remembered_for_the_hold_time() {
         let due = (expected == "unsure:peer_gone").then_some(Millis(70_000));
         assert_eq!(view.next_change(), due, "at {now}");
     }
+    let restarted = Peer {
+        state: PeerState::Starting,
+        ..peer("b", NEW)
+    };
+    let view = PeerView::build(inputs(local(OLD), vec![restarted]));
+    assert_eq!(ask(&view, request), "unsure:peer_gone", "not back yet");
     let view = PeerView::build(inputs(
         local(OLD),
         vec![gone(peer("b", NEW), 9_000), peer("c", NEW)],

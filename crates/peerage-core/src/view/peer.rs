@@ -44,7 +44,7 @@ impl From<Millis> for Duration {
 /// Whether a peer can be sent requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum PeerState {
-    /// Registered, and not yet spoken to.
+    /// Registered, and not yet spoken to since it started: not sent requests.
     #[default]
     Starting,
     /// Answers.
@@ -133,11 +133,11 @@ impl Peer {
     pub(super) fn standing(&self, now: Millis, hold: Millis) -> Standing {
         let gone = self.state == PeerState::Gone;
         let forgotten = gone && self.gone_since.is_some_and(|since| now - since >= hold);
-        match (forgotten, &self.documents) {
-            (true, _) => Standing::Forgotten,
-            (false, None) => Standing::Unheard,
-            (false, Some(_)) if gone => Standing::Held,
-            (false, Some(_)) => Standing::Candidate,
+        match (self.state, &self.documents) {
+            _ if forgotten => Standing::Forgotten,
+            (_, None) => Standing::Unheard,
+            (PeerState::Live | PeerState::Failing, Some(_)) => Standing::Candidate,
+            (PeerState::Starting | PeerState::Gone, Some(_)) => Standing::Held,
         }
     }
 }
@@ -147,7 +147,7 @@ impl Peer {
 pub enum Standing {
     /// Requests can be sent to it.
     Candidate,
-    /// Gone, but within the hold time: its APIs are listed as stale and answer 503.
+    /// Gone, but within the hold time, or coming back: its APIs are listed as stale and answer 503.
     Held,
     /// Nothing is known of what it serves, so nothing can be said to be unknown everywhere.
     Unheard,
