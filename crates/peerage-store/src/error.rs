@@ -15,13 +15,13 @@ pub enum StoreError {
     /// The revision asked for is no longer there. Read again at the current one.
     #[error("the revision asked for was compacted; the oldest one kept is {compact_revision}")]
     Compacted {
-        /// The oldest revision that can still be read and watched from.
+        /// The oldest revision that can still be read and watched from; 0 if it is not known.
         compact_revision: Revision,
     },
     /// The revision asked for is not there yet.
     #[error("the revision asked for is not there yet; the store is at {current}")]
     FutureRevision {
-        /// The store's revision.
+        /// The store's revision; 0 if it is not known.
         current: Revision,
     },
     /// A value or a whole transaction is larger than the store takes.

@@ -1,11 +1,11 @@
 //! A store in one file, by SQLite.
 //!
-//! One thread writes ([`writer`]): all transactions that wait are committed together, with one
+//! One thread writes (`writer`): all transactions that wait are committed together, with one
 //! `fsync`, before any of them is acknowledged; then the watchers are told, from memory. Reads use a few
-//! connections of their own ([`readers`]) and see what was committed when they begin. Nothing polls.
+//! connections of their own (`readers`) and see what was committed when they begin. Nothing polls.
 //!
 //! History is one table of events. What compaction makes superfluous is removed in small steps between
-//! the writes ([`engine`]). One process at a time may hold the file ([`guard`]).
+//! the writes (`engine`). One process at a time may hold the file (`guard`).
 //!
 //! Durability: WAL and `synchronous=FULL`, so what was acknowledged survives the process and, as far
 //! as the disk keeps its promises, the machine.

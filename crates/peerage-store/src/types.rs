@@ -86,7 +86,7 @@ pub struct LeaseStatus {
 pub struct StoreStatus {
     /// Its current revision.
     pub revision: Revision,
-    /// The oldest revision that can be read; 0 before the first compaction.
+    /// The oldest revision that can be read; 0 before the first compaction, or if it is not known.
     pub compact_revision: Revision,
     /// The room it takes, in bytes.
     pub size: u64,

@@ -1,5 +1,9 @@
 //! How large a request may be.
 
+use super::{RangeRequest, Txn};
+use crate::error::StoreError;
+use crate::txn;
+
 /// The bounds of a request. Beyond them it is refused before anything is done.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -16,6 +20,18 @@ pub struct Limits {
     pub max_deleted_keys: usize,
     /// The most leases at a time.
     pub max_leases: usize,
+}
+
+impl Limits {
+    /// Refuses a transaction that is wrong whatever the store's state.
+    pub fn check_txn(&self, txn: &Txn) -> Result<(), StoreError> {
+        txn::check(txn, self)
+    }
+
+    /// Refuses a range that is wrong whatever the store's state.
+    pub fn check_range(&self, range: &RangeRequest) -> Result<(), StoreError> {
+        txn::check_range(range, self)
+    }
 }
 
 impl Default for Limits {

@@ -1,0 +1,391 @@
+//! One connection per endpoint, made when it is needed and again when it broke, and who is asked next.
+
+use std::error::Error;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::Stream;
+use hyper_util::rt::TokioIo;
+use peerage_http::ClientTls;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_util::either::Either;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::metadata::AsciiMetadataValue;
+use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::{Code, Request, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+use super::{ConnectError, EtcdOptions};
+use crate::messages::{AuthenticateRequest, AuthenticateResponse};
+
+/// When a request may be sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Retry {
+    /// It changes nothing, or changes the same twice.
+    Always,
+    /// Only if no byte of it was sent.
+    IfNotSent,
+}
+
+/// How often an idle connection is asked whether it is still there, which no etcd minds, and how long
+/// it may take to say so.
+const PING: Duration = Duration::from_secs(10);
+const PONG: Duration = Duration::from_secs(5);
+/// How much of an answer may be on its way unread; what bounds a slow watcher on this side.
+const STREAM_WINDOW: u32 = 1024 * 1024;
+const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
+/// The largest answer, as etcd's own client has it.
+const MAX_MESSAGE: usize = i32::MAX as usize;
+
+/// The connections to a store's endpoints.
+pub(super) struct Connections {
+    channels: Vec<Channel>,
+    /// Which one is in use.
+    current: AtomicUsize,
+    options: EtcdOptions,
+    /// What the cluster gave for name and password.
+    token: Mutex<Option<AsciiMetadataValue>>,
+}
+
+impl std::fmt::Debug for Connections {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let endpoints = &self.options.endpoints;
+        f.debug_struct("Connections")
+            .field("endpoints", endpoints)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Connections {
+    pub(super) fn new(options: EtcdOptions) -> Result<Self, ConnectError> {
+        if options.endpoints.is_empty() {
+            return Err(ConnectError::NoEndpoints);
+        }
+        let channels = options
+            .endpoints
+            .iter()
+            .map(|endpoint| channel(endpoint, &options));
+        Ok(Connections {
+            channels: channels.collect::<Result<_, _>>()?,
+            current: AtomicUsize::new(0),
+            options,
+            token: Mutex::default(),
+        })
+    }
+
+    /// Sends one message and returns the answer.
+    pub(super) async fn unary<Q, A>(
+        &self,
+        path: &'static str,
+        message: Q,
+        retry: Retry,
+    ) -> Result<A, Status>
+    where
+        Q: prost::Message + Clone + 'static,
+        A: prost::Message + Default + 'static,
+    {
+        let call = |mut grpc: Grpc<Channel>, request: Request<Q>| async move {
+            let path = PathAndQuery::from_static(path);
+            grpc.ready()
+                .await
+                .map_err(|error| Status::from_error(error.into()))?;
+            let response = grpc.unary(request, path, ProstCodec::<Q, A>::new()).await?;
+            Ok(response.into_inner())
+        };
+        self.attempts(retry, || message.clone(), call).await
+    }
+
+    /// Sends one message on a stream of its own and returns the first answer.
+    pub(super) async fn first_of_stream<Q, A>(
+        &self,
+        path: &'static str,
+        message: Q,
+    ) -> Result<A, Status>
+    where
+        Q: prost::Message + Clone + 'static,
+        A: prost::Message + Default + 'static,
+    {
+        let call = |grpc: Grpc<Channel>, request: Request<Q>| async move {
+            let request = request.map(|message| tokio_stream::once(message));
+            let mut answers: Streaming<A> = start_stream(grpc, path, request).await?;
+            let first = answers.message().await?;
+            first.ok_or_else(|| Status::unavailable("the stream ended without an answer"))
+        };
+        self.attempts(Retry::Always, || message.clone(), call).await
+    }
+
+    /// Opens a stream on an endpoint.
+    pub(super) async fn stream<Q, A>(
+        &self,
+        endpoint: usize,
+        path: &'static str,
+        messages: impl Stream<Item = Q> + Send + 'static,
+    ) -> Result<Streaming<A>, Status>
+    where
+        Q: prost::Message + 'static,
+        A: prost::Message + Default + 'static,
+    {
+        let request = self.authorize(Request::new(messages), endpoint).await?;
+        start_stream(self.grpc(endpoint), path, request).await
+    }
+
+    /// The endpoint in use.
+    pub(super) fn endpoint(&self) -> usize {
+        self.current.load(Ordering::Relaxed)
+    }
+
+    /// Goes on to the next endpoint, unless that has been done since `failed` was in use.
+    pub(super) fn leave(&self, failed: usize) {
+        let next = (failed + 1) % self.channels.len();
+        let order = Ordering::Relaxed;
+        // If it is another one already, that one is to be tried.
+        let _ = self.current.compare_exchange(failed, next, order, order);
+    }
+
+    /// Forgets what the cluster gave for name and password, if `status` says that it is worth nothing.
+    pub(super) fn forget_token(&self, status: &Status) -> bool {
+        let refused = status.code() == Code::Unauthenticated;
+        refused && self.options.user.is_some() && self.token().take().is_some()
+    }
+
+    pub(super) fn connect_timeout(&self) -> Duration {
+        self.options.connect_timeout
+    }
+
+    pub(super) fn request_timeout(&self) -> Duration {
+        self.options.request_timeout
+    }
+
+    fn token(&self) -> std::sync::MutexGuard<'_, Option<AsciiMetadataValue>> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn grpc(&self, index: usize) -> Grpc<Channel> {
+        Grpc::new(self.channels[index].clone()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// Tries until it works, may not be tried again, or time is up.
+    async fn attempts<Q, A, F: Future<Output = Result<A, Status>>>(
+        &self,
+        retry: Retry,
+        message: impl Fn() -> Q,
+        call: impl Fn(Grpc<Channel>, Request<Q>) -> F,
+    ) -> Result<A, Status> {
+        let deadline = Instant::now() + self.options.request_timeout;
+        let mut backoff = Backoff::default();
+        let mut failures = 0;
+        loop {
+            let current = self.endpoint();
+            let attempt = async {
+                let request = self.authorize(Request::new(message()), current).await?;
+                call(self.grpc(current), request).await
+            };
+            let result = tokio::time::timeout_at(deadline, attempt).await;
+            let late = || Status::deadline_exceeded("the store did not answer in time");
+            let status = match result.unwrap_or_else(|_| Err(late())) {
+                Ok(answer) => return Ok(answer),
+                Err(status) => status,
+            };
+            if self.forget_token(&status) {
+                continue;
+            }
+            if !may_retry(&status, retry) || Instant::now() >= deadline {
+                return Err(status);
+            }
+            self.leave(current);
+            failures += 1;
+            if failures % self.channels.len() == 0 {
+                let pause = backoff.next();
+                if Instant::now() + pause >= deadline {
+                    return Err(status);
+                }
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+
+    /// Adds what the cluster gave for name and password, asking for it if need be.
+    async fn authorize<T>(
+        &self,
+        mut request: Request<T>,
+        current: usize,
+    ) -> Result<Request<T>, Status> {
+        let Some((name, password)) = &self.options.user else {
+            return Ok(request);
+        };
+        let known = self.token().clone();
+        let token = match known {
+            Some(token) => token,
+            None => self.authenticate(name, password, current).await?,
+        };
+        request.metadata_mut().insert("token", token);
+        Ok(request)
+    }
+
+    async fn authenticate(
+        &self,
+        name: &str,
+        password: &str,
+        current: usize,
+    ) -> Result<AsciiMetadataValue, Status> {
+        let request = Request::new(AuthenticateRequest {
+            name: name.to_owned(),
+            password: password.to_owned(),
+        });
+        let path = PathAndQuery::from_static("/etcdserverpb.Auth/Authenticate");
+        let mut grpc = self.grpc(current);
+        grpc.ready()
+            .await
+            .map_err(|error| Status::from_error(error.into()))?;
+        let codec = ProstCodec::<AuthenticateRequest, AuthenticateResponse>::new();
+        let response = grpc.unary(request, path, codec).await?.into_inner();
+        let unusable = |_| Status::unauthenticated("the cluster gave a token that cannot be sent");
+        let mut token: AsciiMetadataValue = response.token.parse().map_err(unusable)?;
+        token.set_sensitive(true);
+        *self.token() = Some(token.clone());
+        Ok(token)
+    }
+}
+
+async fn start_stream<Q, A>(
+    mut grpc: Grpc<Channel>,
+    path: &'static str,
+    request: Request<impl Stream<Item = Q> + Send + 'static>,
+) -> Result<Streaming<A>, Status>
+where
+    Q: prost::Message + 'static,
+    A: prost::Message + Default + 'static,
+{
+    grpc.ready()
+        .await
+        .map_err(|error| Status::from_error(error.into()))?;
+    let path = PathAndQuery::from_static(path);
+    let response = grpc
+        .streaming(request, path, ProstCodec::<Q, A>::new())
+        .await?;
+    Ok(response.into_inner())
+}
+
+/// A status that this side made up has a source; one that a server sent has none.
+fn may_retry(status: &Status, retry: Retry) -> bool {
+    let failed = status.code() == Code::Unavailable || status.source().is_some();
+    failed && (retry == Retry::Always || was_not_sent(status))
+}
+
+/// Whether there was no connection to send it on.
+fn was_not_sent(status: &Status) -> bool {
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// Pauses that grow, up to a bound, each by chance a little shorter.
+#[derive(Debug, Default)]
+pub(super) struct Backoff(u32);
+
+impl Backoff {
+    const FIRST: Duration = Duration::from_millis(20);
+    const LONGEST: Duration = Duration::from_secs(2);
+
+    pub(super) fn next(&mut self) -> Duration {
+        let pause = Self::FIRST
+            .saturating_mul(1 << self.0.min(10))
+            .min(Self::LONGEST);
+        self.0 += 1;
+        pause.mul_f64(rand::random_range(0.5..=1.0))
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.0 = 0;
+    }
+}
+
+fn channel(endpoint: &str, options: &EtcdOptions) -> Result<Channel, ConnectError> {
+    let wrong = |reason: String| ConnectError::Endpoint {
+        endpoint: endpoint.to_owned(),
+        reason,
+    };
+    let scheme = if options.tls.is_tls() {
+        "https"
+    } else {
+        "http"
+    };
+    let address = match endpoint.contains("://") {
+        true => endpoint.to_owned(),
+        false => format!("{scheme}://{endpoint}"),
+    };
+    let uri: Uri = address.parse().map_err(|error| wrong(format!("{error}")))?;
+    if uri.scheme_str() != Some(scheme) {
+        return Err(wrong(match scheme {
+            "https" => "it is without TLS, but TLS is configured".to_owned(),
+            _ => "it wants TLS, but no certificate authority is configured".to_owned(),
+        }));
+    }
+    let host = uri
+        .host()
+        .ok_or_else(|| wrong("it has no host".to_owned()))?;
+    let port = uri
+        .port_u16()
+        .ok_or_else(|| wrong("it has no port".to_owned()))?;
+    // An IPv6 address is in brackets in an URI, and nowhere else.
+    let host = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .to_owned();
+    let name = options.server_name.clone().unwrap_or_else(|| host.clone());
+    let name = ServerName::try_from(name).map_err(|error| wrong(format!("{error}")))?;
+    let dial = Dial {
+        host,
+        port,
+        name,
+        tls: options.tls.clone(),
+    };
+    let dial = Arc::new(dial);
+    let connector = tower::service_fn(move |_: Uri| {
+        let dial = dial.clone();
+        async move { dial.connect().await.map(TokioIo::new) }
+    });
+    let endpoint = Endpoint::from(uri)
+        .connect_timeout(options.connect_timeout)
+        .http2_keep_alive_interval(PING)
+        .keep_alive_timeout(PONG)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW);
+    Ok(endpoint.connect_with_connector_lazy(connector))
+}
+
+/// One endpoint, and how to prove that it is the one.
+struct Dial {
+    host: String,
+    port: u16,
+    name: ServerName<'static>,
+    tls: ClientTls,
+}
+
+impl Dial {
+    async fn connect(
+        &self,
+    ) -> io::Result<Either<TcpStream, tokio_rustls::client::TlsStream<TcpStream>>> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        stream.set_nodelay(true)?;
+        match self.tls.config(false) {
+            None => Ok(Either::Left(stream)),
+            Some((config, _)) => {
+                let connector = TlsConnector::from(config);
+                let stream = connector.connect(self.name.clone(), stream).await?;
+                Ok(Either::Right(stream))
+            }
+        }
+    }
+}
