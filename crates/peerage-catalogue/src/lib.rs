@@ -12,6 +12,7 @@ mod catalogue;
 pub mod convert;
 mod data;
 mod discovery;
+mod openapi;
 pub mod records;
 mod resource;
 mod resource_text;

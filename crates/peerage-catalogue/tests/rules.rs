@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::Read as _;
+use std::sync::Arc;
 
 use peerage_catalogue::{Catalogue, Resource, RuntimeConfig, rules, versions};
 use peerage_objects::json::Node;
@@ -100,7 +101,7 @@ const ELSEWHERE: [&str; 2] = [
 fn created_objects_are_what_the_server_stored() {
     let catalogue = Catalogue::load("1.37", &RuntimeConfig::default()).unwrap();
     let mut wrong = 0;
-    for line in recorded().lines() {
+    for line in recorded("defaults").lines() {
         let step: Value = serde_json::from_str(line).unwrap();
         let mut stored = step["stored"].clone();
         let text = |field: &str| stored[field].as_str().unwrap().to_owned();
@@ -129,8 +130,8 @@ fn created_objects_are_what_the_server_stored() {
     assert_eq!(wrong, 0);
 }
 
-fn recorded() -> String {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/defaults.jsonl.gz");
+fn recorded(name: &str) -> String {
+    let path = format!("{}/tests/data/{name}.jsonl.gz", env!("CARGO_MANIFEST_DIR"));
     let mut text = String::new();
     flate2::read::GzDecoder::new(std::fs::File::open(path).unwrap())
         .read_to_string(&mut text)
@@ -160,4 +161,70 @@ fn diff(path: &str, ours: &Value, theirs: &Value, out: &mut Vec<String>) {
         (a, b) if a != b => out.push(format!("{path}: {a} / {b}")),
         _ => {}
     }
+}
+
+/// The resource of an object, by its own words.
+fn resource_of<'c>(catalogue: &'c Catalogue, object: &Value) -> Option<&'c Arc<Resource>> {
+    let text = |field: &str| object[field].as_str().unwrap_or_default();
+    let (group, version) = text("apiVersion")
+        .rsplit_once('/')
+        .unwrap_or(("", text("apiVersion")));
+    catalogue.kind(group, version, text("kind"))
+}
+
+#[test]
+fn what_the_server_took_or_made_itself_is_valid() {
+    for version in versions() {
+        let catalogue = Catalogue::load(version, &RuntimeConfig::default()).unwrap();
+        for object in catalogue.bootstrap("2026-01-01T00:00:00Z").unwrap() {
+            let resource = resource_of(&catalogue, &object).unwrap();
+            let errors = catalogue.validate(resource, &object, Some(&object));
+            assert_eq!(errors, [], "{version} {object}");
+        }
+    }
+    let catalogue = Catalogue::load("1.37", &RuntimeConfig::default()).unwrap();
+    for line in recorded("defaults").lines() {
+        let line = line.replace("<suffix>", "abcde");
+        let stored = &serde_json::from_str::<Value>(&line).unwrap()["stored"];
+        let resource = resource_of(&catalogue, stored).unwrap();
+        assert_eq!(catalogue.validate(resource, stored, None), [], "{stored}");
+        assert_eq!(
+            catalogue.validate(resource, stored, Some(stored)),
+            [],
+            "{stored}"
+        );
+    }
+}
+
+#[test]
+fn errors_are_those_of_the_server() {
+    let catalogue = Catalogue::load("1.37", &RuntimeConfig::default()).unwrap();
+    let (mut wrong, mut all, mut found) = (0, 0, 0);
+    for line in recorded("validation").lines() {
+        let step: Value = serde_json::from_str(line).unwrap();
+        let Some(resource) = resource_of(&catalogue, &step["request"]) else {
+            continue;
+        };
+        let node = Node::from_value(&step["request"]);
+        let Ok(decoded) = decode(catalogue.types(), resource.type_id.unwrap(), &node) else {
+            continue;
+        };
+        let mut object = decoded.value;
+        catalogue.apply_defaults(resource, &mut object);
+        catalogue.prepare_create(resource, &mut object, "2026-01-01T00:00:00Z");
+        let causes = step["causes"].as_array().unwrap();
+        let errors = catalogue.validate(resource, &object, None);
+        all += causes.len();
+        for error in &errors {
+            let own = serde_json::json!([error.reason, error.field, error.message]);
+            if causes.contains(&own) {
+                found += 1;
+            } else {
+                wrong += 1;
+                println!("{}: {own}", step["name"]);
+            }
+        }
+    }
+    assert_eq!(wrong, 0);
+    assert!(found >= 100, "{found} of {all}");
 }

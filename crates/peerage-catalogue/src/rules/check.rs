@@ -9,8 +9,8 @@ use super::path::FieldPath;
 /// One check of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
-    /// The field, from the type that the check belongs to.
-    pub path: FieldPath,
+    /// The field, from the type that the check belongs to; none is the object itself.
+    pub path: Option<FieldPath>,
     /// What is checked.
     pub kind: CheckKind,
     /// When.
@@ -22,6 +22,8 @@ pub struct Check {
 pub enum CheckKind {
     /// The field must be there and not be empty.
     Required(String),
+    /// The number must be there and not be 0.
+    NonZero,
     /// The text must be one of these.
     Enum(Vec<String>),
     /// The text must have this form.
@@ -30,14 +32,20 @@ pub enum CheckKind {
     Minimum(i64),
     /// The number must be at most that.
     Maximum(i64),
+    /// The number must be between these, both allowed.
+    Range(i64, i64),
+    /// The number must be more than 0.
+    Positive,
     /// The text must have at most that many bytes.
     MaxLength(usize),
     /// The list must have at most that many elements.
     MaxItems(usize),
     /// No two elements may have the same value in this field; an empty name is the element itself.
     Unique(String),
-    /// Of these fields, exactly one (or, if the flag is false, at most one) may be there.
-    Union(Vec<String>, bool),
+    /// Of these fields of the object itself, exactly one may be there.
+    OneOf(Vec<String>, String),
+    /// Of these fields of the object itself, at most one may be there.
+    AtMostOneOf(Vec<String>, String),
     /// The value must not change.
     Immutable,
     /// The field must not be there.
@@ -61,6 +69,10 @@ pub enum Format {
     PathSegment,
     /// An IP address.
     Ip,
+    /// The name of a port (RFC 6335).
+    PortName,
+    /// An absolute path.
+    AbsolutePath,
 }
 
 impl Format {
@@ -74,6 +86,8 @@ impl Format {
             "config-key" => Format::ConfigKey,
             "path-segment" => Format::PathSegment,
             "ip" => Format::Ip,
+            "port-name" => Format::PortName,
+            "absolute-path" => Format::AbsolutePath,
             _ => return None,
         })
     }
@@ -91,8 +105,45 @@ impl Format {
             Format::Ip => {
                 vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()]
             }
+            Format::PortName => port_name(text),
+            Format::AbsolutePath if text.starts_with('/') => Vec::new(),
+            Format::AbsolutePath => vec!["must be an absolute path".to_owned()],
         }
     }
+}
+
+/// The longest name of a port.
+const PORT_NAME_MAX: usize = 15;
+
+/// What is wrong with the name of a port.
+fn port_name(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.len() > PORT_NAME_MAX {
+        wrong.push(format!("must be no more than {PORT_NAME_MAX} characters"));
+    }
+    let rules: [(bool, &str); 4] = [
+        (
+            text.bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'),
+            "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
+        ),
+        (
+            text.bytes().any(|b| b.is_ascii_alphabetic()),
+            "must contain at least one letter (a-z)",
+        ),
+        (!text.contains("--"), "must not contain consecutive hyphens"),
+        (
+            !text.starts_with('-') && !text.ends_with('-'),
+            "must not begin or end with a hyphen",
+        ),
+    ];
+    wrong.extend(
+        rules
+            .iter()
+            .filter(|(good, _)| !good)
+            .map(|(_, text)| (*text).to_owned()),
+    );
+    wrong
 }
 
 impl CheckKind {
@@ -109,6 +160,7 @@ impl CheckKind {
         };
         Some(match word {
             "required" => CheckKind::Required(rest.to_owned()),
+            "non-zero" if rest.is_empty() => CheckKind::NonZero,
             "enum" if !rest.is_empty() => CheckKind::Enum(words()),
             "format" => CheckKind::Format(Format::read(rest)?),
             "minimum" => CheckKind::Minimum(number()?),
@@ -116,13 +168,33 @@ impl CheckKind {
             "max-length" => CheckKind::MaxLength(size()?),
             "max-items" => CheckKind::MaxItems(size()?),
             "unique" => CheckKind::Unique(rest.to_owned()),
-            "one-of" if !rest.is_empty() => CheckKind::Union(words(), true),
-            "at-most-one-of" if !rest.is_empty() => CheckKind::Union(words(), false),
+            "range" => {
+                let (low, high) = rest.split_once(' ')?;
+                CheckKind::Range(low.parse().ok()?, high.parse().ok()?)
+            }
+            "positive" if rest.is_empty() => CheckKind::Positive,
+            "one-of" => {
+                let (names, detail) = names_and_detail(rest)?;
+                CheckKind::OneOf(names, detail)
+            }
+            "at-most-one-of" => {
+                let (names, detail) = names_and_detail(rest)?;
+                CheckKind::AtMostOneOf(names, detail)
+            }
             "immutable" if rest.is_empty() => CheckKind::Immutable,
             "forbidden" => CheckKind::Forbidden(rest.to_owned()),
             _ => return None,
         })
     }
+}
+
+/// `a b c : detail`.
+fn names_and_detail(text: &str) -> Option<(Vec<String>, String)> {
+    let (names, detail) = text.split_once(" : ")?;
+    Some((
+        names.split(' ').map(str::to_owned).collect(),
+        detail.to_owned(),
+    ))
 }
 
 /// Whether Go would call the value the zero one.

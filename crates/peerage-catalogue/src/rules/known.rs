@@ -94,7 +94,7 @@ fn paths(rules: &TypeRules) -> Vec<&FieldPath> {
     }
     for rule in &rules.checks {
         if let CheckRule::Check(check) = rule {
-            paths.push(&check.path);
+            paths.extend(&check.path);
             paths.extend(check.when.paths());
         }
     }

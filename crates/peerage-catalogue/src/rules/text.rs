@@ -17,6 +17,7 @@
 //!   omit-zero minReadySeconds
 //!   call NAME
 //!   check name required
+//!   check self at-most-one-of a b : may not be set together
 //! ```
 //!
 //! A `*` in the name of a kind or type stands for any version. `since 1.35` at the end of a header limits the
@@ -256,7 +257,10 @@ fn type_line(rules: &mut TypeRules, line: &str) -> Option<()> {
             None => {
                 let (rest, when) = when(rest)?;
                 let (path, check) = rest.split_once(' ')?;
-                let path = FieldPath::read(path)?;
+                let path = match path {
+                    "self" => None,
+                    path => Some(FieldPath::read(path)?),
+                };
                 let kind = CheckKind::read(check)?;
                 rules
                     .checks

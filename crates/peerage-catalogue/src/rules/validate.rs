@@ -116,7 +116,11 @@ impl Run<'_> {
         old: Option<&Map<String, Value>>,
     ) {
         let errors = &mut self.errors;
-        each(&check.path, path, fields, old, &mut |at, new, old| {
+        let Some(place) = &check.path else {
+            choice(&check.kind, path, fields, errors);
+            return;
+        };
+        each(place, path, fields, old, &mut |at, new, old| {
             one(&check.kind, at, new, old, errors);
         });
     }
@@ -191,6 +195,9 @@ fn one(
         (CheckKind::Required(detail), value) if is_empty(value) => {
             errors.push(FieldError::required(at, detail));
         }
+        (CheckKind::NonZero, value) if value.is_none_or(|v| *v == 0) => {
+            errors.push(FieldError::required(at, ""));
+        }
         (CheckKind::Enum(words), Some(Value::String(text))) if !words.contains(text) => {
             let words = words.iter().map(String::as_str);
             errors.push(FieldError::not_supported(at, text.as_str(), words));
@@ -211,6 +218,15 @@ fn one(
             let detail = format!("must be less than or equal to {most}");
             errors.push(FieldError::invalid(at, value, &detail));
         }
+        (CheckKind::Range(low, high), Some(Value::Number(n)))
+            if n.as_i64().is_some_and(|n| n < *low || n > *high) =>
+        {
+            let detail = format!("must be between {low} and {high}, inclusive");
+            errors.push(FieldError::invalid(at, value, &detail));
+        }
+        (CheckKind::Positive, Some(Value::Number(n))) if n.as_i64().is_some_and(|n| n <= 0) => {
+            errors.push(FieldError::invalid(at, value, "must be greater than 0"));
+        }
         (CheckKind::MaxLength(most), Some(Value::String(text))) if text.len() > *most => {
             errors.push(FieldError::too_long(at, *most));
         }
@@ -218,9 +234,6 @@ fn one(
             errors.push(FieldError::too_many(at, list.len(), *most));
         }
         (CheckKind::Unique(name), Some(Value::Array(list))) => unique(name, at, list, errors),
-        (CheckKind::Union(names, exactly), Some(Value::Object(fields))) => {
-            union(names, *exactly, at, fields, errors);
-        }
         (CheckKind::Immutable, value) if old.is_some_and(|old| old != value) => {
             errors.push(FieldError::invalid(at, value, "field is immutable"));
         }
@@ -243,6 +256,10 @@ fn unique(name: &str, at: &str, list: &[Value], errors: &mut Vec<FieldError>) {
         let Some(own) = key(item) else {
             continue;
         };
+        // What has no key is not told apart by it.
+        if is_empty(Some(&own)) {
+            continue;
+        }
         if list[..index]
             .iter()
             .any(|before| key(before).as_ref() == Some(&own))
@@ -256,20 +273,21 @@ fn unique(name: &str, at: &str, list: &[Value], errors: &mut Vec<FieldError>) {
     }
 }
 
-fn union(
-    names: &[String],
-    exactly: bool,
-    at: &str,
-    fields: &Map<String, Value>,
-    errors: &mut Vec<FieldError>,
-) {
-    let set: Vec<&String> = names.iter().filter(|n| !is_empty(fields.get(*n))).collect();
-    if set.is_empty() && exactly {
-        let detail = format!("must specify one of: {}", names.join(", "));
-        errors.push(FieldError::required(at, &detail));
-    }
-    for name in set.iter().skip(1) {
-        let detail = format!("may not be set together with {}", set[0]);
-        errors.push(FieldError::forbidden(field::child(at, name), &detail));
+/// A choice between fields of an object.
+fn choice(kind: &CheckKind, at: &str, fields: &Map<String, Value>, errors: &mut Vec<FieldError>) {
+    let set = |names: &[String]| -> Vec<String> {
+        let set = names.iter().filter(|name| !is_empty(fields.get(*name)));
+        set.cloned().collect()
+    };
+    match kind {
+        CheckKind::OneOf(names, detail) if set(names).is_empty() => {
+            errors.push(FieldError::required(at, detail));
+        }
+        CheckKind::AtMostOneOf(names, detail) => {
+            for name in set(names).iter().skip(1) {
+                errors.push(FieldError::forbidden(field::child(at, name), detail));
+            }
+        }
+        _ => {}
     }
 }

@@ -14,6 +14,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use peerage_catalogue::records::Records;
+use peerage_catalogue::{Catalogue, RuntimeConfig};
 
 use recording::Recording;
 
@@ -27,6 +28,25 @@ pub(crate) fn run(dir: &Path, data: &Path) -> Result<()> {
     types::write(&recording, &mut records)?;
     bootstrap::write(&recording, &mut records)?;
     store(data, &version, &records)?;
+    check(data)
+}
+
+/// Reads all files back as the server will, and looks whether all that the table of rules names is in them.
+fn check(data: &Path) -> Result<()> {
+    let files = existing(data)?;
+    let texts: Vec<&str> = files.iter().map(|(_, text)| &**text).collect();
+    let all = RuntimeConfig::parse("api/all=true")?;
+    let mut catalogues = Vec::new();
+    for last in 1..=texts.len() {
+        catalogues.push(Catalogue::from_texts(&texts[..last], &all)?);
+    }
+    let unknown = peerage_catalogue::rules::unknown(&catalogues)?;
+    if !unknown.is_empty() {
+        bail!(
+            "the table of rules names what is not there:\n{}",
+            unknown.join("\n")
+        );
+    }
     Ok(())
 }
 

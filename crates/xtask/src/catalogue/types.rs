@@ -92,10 +92,8 @@ fn kinds_word(kinds: &[Value], path: &str) -> String {
     let kind = kinds
         .first()
         .map_or("", |k| k["kind"].as_str().unwrap_or_default());
-    let (group, version) = match path.strip_prefix("apis/").and_then(|p| p.split_once('/')) {
-        Some(gv) => gv,
-        None => ("", "v1"),
-    };
+    let own = path.strip_prefix("apis/").and_then(|p| p.split_once('/'));
+    let (group, version) = own.unwrap_or(("", "v1"));
     let own = format!("{group}/{version}/{kind}");
     let core = format!("/v1/{kind}");
     if ["DeleteOptions", "WatchEvent"].contains(&kind)

@@ -72,7 +72,16 @@ const UPDATES: &[(&str, UpdateFn)] = &[
 ];
 
 const CHECKS: &[(&str, CheckFn)] = &[
-    ("workload-selector", workload::check_selector),
+    ("deployment-selector", workload::check_deployment),
+    ("stateful-set-selector", workload::check_stateful_set),
+    ("daemon-set-selector", workload::check_daemon_set),
+    ("job-restart-policy", workload::check_job_restart),
+    ("deployment-strategy", workload::check_strategy),
+    ("disruption-budget", workload::check_budget),
+    ("secret-type", secret::check_type),
+    ("service-ports", service::check_ports),
+    ("pod-mounts", pod::check_mounts),
+    ("env-var", pod::check_env),
     ("config-keys", secret::check_keys),
     ("restart-policy-always", workload::check_restart_policy),
 ];

@@ -1,5 +1,6 @@
 //! Pods and what they are made of: containers' images, volumes, resources, the class of service.
 
+use peerage_objects::field::{self, FieldError};
 use serde_json::{Map, Value, json};
 
 use super::{Create, Fields, made, object, set_default, text};
@@ -187,6 +188,80 @@ fn quality_of_service(spec: &Value) -> &'static str {
         (false, _) => "BestEffort",
         (true, true) => "Guaranteed",
         (true, false) => "Burstable",
+    }
+}
+
+/// What is mounted must be a volume of the pod.
+pub(super) fn check_mounts(
+    path: &str,
+    spec: &Fields,
+    _: Option<&Fields>,
+    errors: &mut Vec<FieldError>,
+) {
+    let list = |holder: &Value, name: &str| -> Vec<Value> {
+        holder
+            .get(name)
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default()
+    };
+    let spec = Value::Object(spec.clone());
+    let volumes = list(&spec, "volumes");
+    // A stateful set's claims become volumes of its pods.
+    if path.ends_with("template.spec") {
+        return;
+    }
+    for kind in ["initContainers", "containers"] {
+        for (at, container) in list(&spec, kind).iter().enumerate() {
+            let place = field::index(&field::child(path, kind), at);
+            let mounts = list(container, "volumeMounts");
+            for (at, mount) in mounts.iter().enumerate() {
+                let place = field::index(&field::child(&place, "volumeMounts"), at);
+                if !volumes.iter().any(|v| v["name"] == mount["name"]) {
+                    errors.push(FieldError::not_found(
+                        field::child(&place, "name"),
+                        &mount["name"],
+                    ));
+                }
+                if mounts[..at]
+                    .iter()
+                    .any(|m| m["mountPath"] == mount["mountPath"])
+                {
+                    let place = field::child(&place, "mountPath");
+                    errors.push(FieldError::invalid(
+                        place,
+                        &mount["mountPath"],
+                        "must be unique",
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// An environment variable has a name without `=`, and a value or a source of one.
+pub(super) fn check_env(
+    path: &str,
+    var: &Fields,
+    _: Option<&Fields>,
+    errors: &mut Vec<FieldError>,
+) {
+    let name = text(var, "name");
+    if name.contains('=') || !name.bytes().all(|b| (b' '..=b'~').contains(&b)) {
+        let detail = "a valid environment variable name must consist only of printable ASCII characters other than '='";
+        errors.push(FieldError::invalid(
+            field::child(path, "name"),
+            name,
+            detail,
+        ));
+    }
+    if !text(var, "value").is_empty() && var.get("valueFrom").is_some_and(Value::is_object) {
+        let detail = "may not be specified when `value` is not empty";
+        errors.push(FieldError::invalid(
+            field::child(path, "valueFrom"),
+            "",
+            detail,
+        ));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Services: what depends on the type. Addresses and node ports are given out by the API server.
 
+use peerage_objects::field::{self, FieldError};
 use serde_json::{Value, json};
 
 use super::{Fields, made, object, set_default, text};
@@ -51,5 +52,36 @@ fn affinity(spec: &mut Fields) {
             }
         }
         _ => {}
+    }
+}
+
+/// Several ports are told apart by name; only some types have node ports.
+pub(super) fn check_ports(
+    path: &str,
+    fields: &Fields,
+    _: Option<&Fields>,
+    errors: &mut Vec<FieldError>,
+) {
+    let ports = fields.get("ports").and_then(Value::as_array);
+    let ports = ports.map_or(&[][..], Vec::as_slice);
+    for (index, port) in ports.iter().enumerate() {
+        let at = field::index(&field::child(path, "ports"), index);
+        if ports.len() > 1 && port.get("name").is_none_or(|n| n == "") {
+            errors.push(FieldError::required(field::child(&at, "name"), ""));
+        }
+        let number = port.get("targetPort").and_then(Value::as_i64);
+        if number.is_some_and(|n| !(1..=65535).contains(&n)) {
+            let detail = "must be between 1 and 65535, inclusive";
+            errors.push(FieldError::invalid(
+                field::child(&at, "targetPort"),
+                number,
+                detail,
+            ));
+        }
+        let has_node_port = port.get("nodePort").is_some_and(|p| *p != 0);
+        if has_node_port && text(fields, "type") == "ClusterIP" {
+            let detail = "may not be used when `type` is 'ClusterIP'";
+            errors.push(FieldError::forbidden(field::child(&at, "nodePort"), detail));
+        }
     }
 }
