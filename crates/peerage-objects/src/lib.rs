@@ -17,4 +17,6 @@ pub mod quantity;
 pub mod retain;
 pub mod schema;
 pub mod selector;
+pub mod stored;
+pub mod table;
 pub mod time;

@@ -1,0 +1,589 @@
+//! A stored object as bytes that lists and watch frames are spliced from, without parsing them again.
+//!
+//! The bytes are the object's JSON as the store holds it. What a reader may have to change has known places: the
+//! type fields (lists of built-in kinds leave them out), and `metadata.resourceVersion`, which is the revision of
+//! the store and is put in, or replaced, while the bytes are copied.
+//!
+//! Invariant: the places are found once, when the value is loaded, and always lie on the borders of JSON tokens of
+//! the bytes beside them.
+
+use std::io::Write;
+use std::ops::Range;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+/// A stored object and where its parts are.
+#[derive(Clone, Debug)]
+pub struct StoredJson {
+    bytes: Bytes,
+    api_version: Range<usize>,
+    kind: Range<usize>,
+    /// What is left out with the type fields: each run of them with its commas, in order.
+    type_fields: [Range<usize>; 2],
+    version: Version,
+}
+
+/// Where the resourceVersion goes.
+#[derive(Clone, Debug)]
+enum Version {
+    /// There is one; its value is here, with the quotes.
+    Replace(Range<usize>),
+    /// There is none; it goes here, between these.
+    Insert {
+        at: usize,
+        before: &'static str,
+        after: &'static str,
+    },
+}
+
+/// What becomes of `apiVersion` and `kind`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TypeFields {
+    /// They stay.
+    Keep,
+    /// They are left out, as in lists of built-in kinds.
+    Omit,
+}
+
+/// Why bytes are no stored object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum StoredJsonError {
+    /// The bytes are no JSON object.
+    #[error("the stored value is no JSON object (byte {0})")]
+    Syntax(usize),
+    /// The object has no metadata.
+    #[error("the stored object has no metadata")]
+    NoMetadata,
+}
+
+/// What a list says of itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListHead<'a> {
+    /// `v1`
+    pub api_version: &'a str,
+    /// `ConfigMapList`
+    pub kind: &'a str,
+    /// The revision that the list shows.
+    pub resource_version: i64,
+    /// The token of the next page; empty on the last.
+    pub continue_token: &'a str,
+    /// How many items follow, where that is known.
+    pub remaining: Option<i64>,
+}
+
+impl StoredJson {
+    /// Finds the places in the bytes of a stored object.
+    pub fn new(bytes: Bytes) -> Result<StoredJson, StoredJsonError> {
+        let mut scan = Scan {
+            bytes: &bytes,
+            at: 0,
+        };
+        let members = scan.members()?;
+        scan.space();
+        if scan.at != bytes.len() {
+            return Err(StoredJsonError::Syntax(scan.at));
+        }
+        let metadata = find(&bytes, &members, METADATA).ok_or(StoredJsonError::NoMetadata)?;
+        let mut scan = Scan {
+            bytes: &bytes,
+            at: metadata.value.start,
+        };
+        let inner = match scan.peek() {
+            Some(b'{') => scan.members()?,
+            _ => return Err(StoredJsonError::NoMetadata),
+        };
+        let version = match find(&bytes, &inner, RESOURCE_VERSION) {
+            Some(member) => Version::Replace(member.value.clone()),
+            None => insertion(&bytes, metadata.value.start + 1, &inner),
+        };
+        Ok(StoredJson {
+            api_version: text(&bytes, &members, API_VERSION),
+            kind: text(&bytes, &members, KIND),
+            type_fields: type_fields(&bytes, &members),
+            version,
+            bytes,
+        })
+    }
+
+    /// The bytes as they are stored.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The stored `apiVersion`; empty if it is absent or odd.
+    pub fn api_version(&self) -> &str {
+        std::str::from_utf8(&self.bytes[self.api_version.clone()]).unwrap_or_default()
+    }
+
+    /// The stored `kind`; empty if it is absent or odd.
+    pub fn kind(&self) -> &str {
+        std::str::from_utf8(&self.bytes[self.kind.clone()]).unwrap_or_default()
+    }
+
+    /// Copies the object with the revision as its resourceVersion.
+    pub fn write(&self, out: &mut Vec<u8>, types: TypeFields, revision: i64) {
+        out.reserve(self.bytes.len() + 48);
+        let (version_at, version_end) = match &self.version {
+            Version::Replace(range) => (range.start, range.end),
+            Version::Insert { at, .. } => (*at, *at),
+        };
+        let cuts = match types {
+            TypeFields::Keep => &[][..],
+            TypeFields::Omit => &self.type_fields[..],
+        };
+        let (mut from, mut written) = (0, false);
+        for cut in cuts.iter().filter(|cut| !cut.is_empty()) {
+            if !written && version_at < cut.start {
+                self.write_version(out, &mut from, version_at, version_end, revision);
+                written = true;
+            }
+            out.extend_from_slice(&self.bytes[from..cut.start]);
+            from = cut.end;
+        }
+        if !written {
+            self.write_version(out, &mut from, version_at, version_end, revision);
+        }
+        out.extend_from_slice(&self.bytes[from..]);
+    }
+
+    fn write_version(
+        &self,
+        out: &mut Vec<u8>,
+        from: &mut usize,
+        at: usize,
+        end: usize,
+        revision: i64,
+    ) {
+        out.extend_from_slice(&self.bytes[*from..at]);
+        *from = end;
+        // Writing to a Vec cannot fail.
+        let _ = match &self.version {
+            Version::Replace(_) => write!(out, "\"{revision}\""),
+            Version::Insert { before, after, .. } => {
+                write!(out, "{before}\"resourceVersion\":\"{revision}\"{after}")
+            }
+        };
+    }
+
+    /// The object, parsed, with the revision as its resourceVersion.
+    pub fn to_value(&self, revision: i64) -> Result<Value, serde_json::Error> {
+        let mut value: Value = serde_json::from_slice(&self.bytes)?;
+        crate::meta::set_resource_version(&mut value, &revision.to_string());
+        Ok(value)
+    }
+}
+
+/// Writes a list of stored objects, each with its revision.
+pub fn write_list<'a>(
+    out: &mut Vec<u8>,
+    head: ListHead<'_>,
+    types: TypeFields,
+    items: impl IntoIterator<Item = (&'a StoredJson, i64)>,
+) {
+    let text = |text: &str| Value::from(text).to_string();
+    let (kind, api_version) = (text(head.kind), text(head.api_version));
+    let version = head.resource_version;
+    // Writing to a Vec cannot fail.
+    let _ = write!(
+        out,
+        "{{\"kind\":{kind},\"apiVersion\":{api_version},\"metadata\":{{\"resourceVersion\":\"{version}\""
+    );
+    if !head.continue_token.is_empty() {
+        let _ = write!(out, ",\"continue\":{}", text(head.continue_token));
+    }
+    if let Some(remaining) = head.remaining {
+        let _ = write!(out, ",\"remainingItemCount\":{remaining}");
+    }
+    out.extend_from_slice(b"},\"items\":[");
+    for (at, (item, revision)) in items.into_iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        item.write(out, types, revision);
+    }
+    out.extend_from_slice(b"]}");
+}
+
+/// Writes one frame of a watch: `{"type":"ADDED","object":…}` and a line break.
+pub fn write_watch_frame(out: &mut Vec<u8>, event: &str, object: &StoredJson, revision: i64) {
+    // Writing to a Vec cannot fail.
+    let _ = write!(out, "{{\"type\":\"{event}\",\"object\":");
+    object.write(out, TypeFields::Keep, revision);
+    out.extend_from_slice(b"}\n");
+}
+
+/// A member as it was found: its name with the quotes, and its value.
+struct Found {
+    name: Range<usize>,
+    value: Range<usize>,
+}
+
+const API_VERSION: &str = "\"apiVersion\"";
+const KIND: &str = "\"kind\"";
+const METADATA: &str = "\"metadata\"";
+const RESOURCE_VERSION: &str = "\"resourceVersion\"";
+
+fn find<'m>(bytes: &[u8], members: &'m [Found], quoted_name: &str) -> Option<&'m Found> {
+    let named = |member: &&Found| bytes[member.name.clone()] == *quoted_name.as_bytes();
+    members.iter().find(named)
+}
+
+/// Where the text of a member is, if that is plain.
+fn text(bytes: &[u8], members: &[Found], quoted_name: &str) -> Range<usize> {
+    let value = find(bytes, members, quoted_name).map_or(0..0, |member| member.value.clone());
+    let plain = bytes.get(value.start) == Some(&b'"') && !bytes[value.clone()].contains(&b'\\');
+    if plain && value.len() >= 2 {
+        value.start + 1..value.end - 1
+    } else {
+        0..0
+    }
+}
+
+/// The runs of type fields among the members, each with the commas that go with it.
+fn type_fields(bytes: &[u8], members: &[Found]) -> [Range<usize>; 2] {
+    let is_type = |member: &Found| {
+        let name = &bytes[member.name.clone()];
+        name == API_VERSION.as_bytes() || name == KIND.as_bytes()
+    };
+    let mut runs = [0..0, 0..0];
+    let mut slots = runs.iter_mut();
+    let mut at = 0;
+    while at < members.len() {
+        let length = members[at..]
+            .iter()
+            .take_while(|member| is_type(member))
+            .count();
+        if length > 0
+            && let Some(slot) = slots.next()
+        {
+            let end = members[at + length - 1].value.end;
+            *slot = match (members.get(at + length), at.checked_sub(1)) {
+                (Some(next), _) => members[at].name.start..next.name.start,
+                (None, Some(before)) => members[before].value.end..end,
+                (None, None) => members[at].name.start..end,
+            };
+        }
+        at += length.max(1);
+    }
+    runs
+}
+
+/// Where a resourceVersion goes so that sorted members stay sorted.
+fn insertion(bytes: &[u8], start: usize, members: &[Found]) -> Version {
+    let name = "\"resourceVersion\"".as_bytes();
+    let next = members
+        .iter()
+        .find(|member| bytes[member.name.clone()] > *name);
+    let (at, before, after) = match (next, members.last()) {
+        (Some(next), _) => (next.name.start, "", ","),
+        (None, Some(last)) => (last.value.end, ",", ""),
+        (None, None) => (start, "", ""),
+    };
+    Version::Insert { at, before, after }
+}
+
+/// Steps over JSON without building anything.
+struct Scan<'b> {
+    bytes: &'b [u8],
+    at: usize,
+}
+
+impl Scan<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            self.at += 1;
+        }
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<(), StoredJsonError> {
+        self.space();
+        if self.peek() != Some(byte) {
+            return Err(StoredJsonError::Syntax(self.at));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn members(&mut self) -> Result<Vec<Found>, StoredJsonError> {
+        let mut members = Vec::new();
+        self.expect(b'{')?;
+        self.space();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(members);
+        }
+        loop {
+            self.space();
+            let name = self.string()?;
+            self.expect(b':')?;
+            self.space();
+            let value = self.value()?;
+            members.push(Found { name, value });
+            self.space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => break,
+                _ => return Err(StoredJsonError::Syntax(self.at)),
+            }
+        }
+        self.at += 1;
+        Ok(members)
+    }
+
+    fn string(&mut self) -> Result<Range<usize>, StoredJsonError> {
+        let start = self.at;
+        self.expect(b'"')?;
+        loop {
+            match self.peek() {
+                None => return Err(StoredJsonError::Syntax(self.at)),
+                Some(b'"') => break,
+                Some(b'\\') => self.at += 2,
+                Some(_) => self.at += 1,
+            }
+        }
+        self.at += 1;
+        Ok(start..self.at)
+    }
+
+    /// A value of any kind; brackets are counted, not matched by kind.
+    fn value(&mut self) -> Result<Range<usize>, StoredJsonError> {
+        let start = self.at;
+        let mut depth = 0usize;
+        loop {
+            match self.peek() {
+                None => return Err(StoredJsonError::Syntax(self.at)),
+                Some(b'"') => drop(self.string()?),
+                Some(b'{' | b'[') => {
+                    depth += 1;
+                    self.at += 1;
+                }
+                Some(b'}' | b']' | b',') if depth == 0 => break,
+                Some(b'}' | b']') => {
+                    depth -= 1;
+                    self.at += 1;
+                }
+                Some(b' ' | b'\t' | b'\r' | b'\n') if depth == 0 => break,
+                Some(_) => self.at += 1,
+            }
+            let closed = matches!(
+                self.bytes.get(self.at.wrapping_sub(1)),
+                Some(b'"' | b'}' | b']')
+            );
+            if depth == 0 && closed {
+                break;
+            }
+        }
+        if start == self.at {
+            return Err(StoredJsonError::Syntax(start));
+        }
+        Ok(start..self.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn written(text: &str, types: TypeFields) -> String {
+        let stored = StoredJson::new(Bytes::copy_from_slice(text.as_bytes())).unwrap();
+        let mut out = Vec::new();
+        stored.write(&mut out, types, 42);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_revision_is_put_where_it_belongs() {
+        for (stored, shown) in [
+            (
+                r#"{"metadata":{}}"#,
+                r#"{"metadata":{"resourceVersion":"42"}}"#,
+            ),
+            (
+                r#"{"metadata":{"name":"a"}}"#,
+                r#"{"metadata":{"name":"a","resourceVersion":"42"}}"#,
+            ),
+            (
+                r#"{"metadata":{"name":"a","uid":"u"}}"#,
+                r#"{"metadata":{"name":"a","resourceVersion":"42","uid":"u"}}"#,
+            ),
+            (
+                r#"{"metadata":{"resourceVersion":"7","uid":"u"}}"#,
+                r#"{"metadata":{"resourceVersion":"42","uid":"u"}}"#,
+            ),
+            (
+                r#"{ "metadata" : { "labels" : {"resourceVersion":"7"} } }"#,
+                r#"{ "metadata" : { "labels" : {"resourceVersion":"7"},"resourceVersion":"42" } }"#,
+            ),
+        ] {
+            assert_eq!(written(stored, TypeFields::Keep), shown);
+        }
+    }
+
+    #[test]
+    fn type_fields_are_left_out_of_lists() {
+        for (stored, shown) in [
+            (
+                r#"{"apiVersion":"v1","data":{"kind":"x"},"kind":"ConfigMap","metadata":{}}"#,
+                r#"{"data":{"kind":"x"},"metadata":{"resourceVersion":"42"}}"#,
+            ),
+            (
+                r#"{"metadata":{},"kind":"ConfigMap","apiVersion":"v1"}"#,
+                r#"{"metadata":{"resourceVersion":"42"}}"#,
+            ),
+            (
+                r#"{"kind":"ConfigMap","metadata":{},"apiVersion":"v1"}"#,
+                r#"{"metadata":{"resourceVersion":"42"}}"#,
+            ),
+            (
+                r#"{"apiVersion":"v1","metadata":{},"kind":"ConfigMap"}"#,
+                r#"{"metadata":{"resourceVersion":"42"}}"#,
+            ),
+        ] {
+            assert_eq!(written(stored, TypeFields::Omit), shown, "{stored}");
+        }
+    }
+
+    #[test]
+    fn types_are_read_without_parsing() {
+        let text = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{}}"#;
+        let stored = StoredJson::new(Bytes::from_static(text.as_bytes())).unwrap();
+        assert_eq!(
+            (stored.api_version(), stored.kind()),
+            ("apps/v1", "Deployment")
+        );
+        assert_eq!(
+            stored.to_value(3).unwrap()["metadata"]["resourceVersion"],
+            json!("3")
+        );
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for text in [
+            "",
+            "[]",
+            "{",
+            "{}",
+            "null",
+            r#"{"metadata":1}"#,
+            r#"{"metadata":{}"#,
+            r#"{"metadata":{}} x"#,
+            r#"{"a":,"metadata":{}}"#,
+            r#"{"a"#,
+        ] {
+            assert!(
+                StoredJson::new(Bytes::copy_from_slice(text.as_bytes())).is_err(),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn lists_and_frames_are_spliced() {
+        let text = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#;
+        let stored = StoredJson::new(Bytes::from_static(text.as_bytes())).unwrap();
+        let head = ListHead {
+            api_version: "v1",
+            kind: "ConfigMapList",
+            resource_version: 9,
+            continue_token: "tok",
+            remaining: Some(3),
+        };
+        let mut out = Vec::new();
+        write_list(
+            &mut out,
+            head,
+            TypeFields::Omit,
+            [(&stored, 1), (&stored, 2)],
+        );
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9","continue":"tok","remainingItemCount":3},"items":[{"metadata":{"name":"a","resourceVersion":"1"}},{"metadata":{"name":"a","resourceVersion":"2"}}]}"#
+        );
+        let mut out = Vec::new();
+        write_watch_frame(&mut out, "ADDED", &stored, 5);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "{\"type\":\"ADDED\",\"object\":{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"5\"}}}\n"
+        );
+    }
+
+    fn objects() -> impl Strategy<Value = Value> {
+        let texts = prop_oneof![Just("a".to_owned()), Just("\\\"{[".to_owned()), "\\PC{0,4}"];
+        let leaf = prop_oneof![
+            texts.prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            Just(json!([])),
+            Just(json!(null))
+        ];
+        let inner = leaf.prop_recursive(2, 8, 3, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                proptest::collection::btree_map("[ab\"]", inner, 0..3)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        });
+        let names = prop_oneof![
+            Just("name"),
+            Just("resourceVersion"),
+            Just("uid"),
+            Just("labels")
+        ];
+        let meta = proptest::collection::btree_map(names, inner.clone(), 0..4);
+        let more = proptest::collection::btree_map(
+            prop_oneof![Just("data"), Just("spec"), Just("zzz")],
+            inner,
+            0..3,
+        );
+        (meta, more, any::<bool>()).prop_map(|(meta, more, typed)| {
+            let mut object = json!({});
+            for (name, value) in more {
+                object[name] = value;
+            }
+            object["metadata"] =
+                Value::Object(meta.into_iter().map(|(k, v)| (k.to_owned(), v)).collect());
+            if typed {
+                object["apiVersion"] = json!("v1");
+                object["kind"] = json!("X");
+            }
+            object
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn splicing_is_what_parsing_and_writing_would_give(object in objects(), pretty: bool) {
+            let text = if pretty { format!("{object:#}") } else { object.to_string() };
+            let mut wanted = object;
+            crate::meta::set_resource_version(&mut wanted, "42");
+            let found: Value = serde_json::from_str(&written(&text, TypeFields::Keep)).unwrap();
+            prop_assert_eq!(&found, &wanted);
+            let fields = wanted.as_object_mut().unwrap();
+            fields.remove("apiVersion");
+            fields.remove("kind");
+            let found: Value = serde_json::from_str(&written(&text, TypeFields::Omit)).unwrap();
+            prop_assert_eq!(&found, &wanted);
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused_without_a_panic(bytes in proptest::collection::vec(
+            prop_oneof![Just(b'{'), Just(b'}'), Just(b'['), Just(b'"'), Just(b':'), Just(b','), Just(b'\\'), Just(b'm')], 0..16),
+            at in 0..32usize) {
+            let mut text = br#"{"metadata":{"a":["b\"",{}]},"kind":"x"}"#.to_vec();
+            let at = at.min(text.len());
+            text.splice(at..at, bytes.iter().copied());
+            if let Ok(stored) = StoredJson::new(Bytes::from(text)) {
+                stored.write(&mut Vec::new(), TypeFields::Omit, 1);
+                stored.write(&mut Vec::new(), TypeFields::Keep, 1);
+            }
+            let _ = StoredJson::new(Bytes::from(bytes));
+        }
+    }
+}
