@@ -1,0 +1,34 @@
+//! What every handler of this server shares.
+
+use std::sync::Arc;
+
+use peerage_catalogue::Catalogue;
+use peerage_http::metrics::Registry;
+use peerage_proxy::PeerProxy;
+use peerage_store::Store;
+use tokio_util::sync::CancellationToken;
+
+use crate::authz::Authorizer;
+use crate::cache::Cache;
+use crate::event_leases::EventLeases;
+use crate::health::Health;
+use crate::openapi::OpenApi;
+use crate::options::Limits;
+use crate::resources::Resources;
+
+/// The server's state, made once at its start.
+pub(crate) struct Api {
+    pub(crate) catalogue: Arc<Catalogue>,
+    pub(crate) resources: Resources,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) authorizer: Arc<Authorizer>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) limits: Limits,
+    pub(crate) event_leases: EventLeases,
+    pub(crate) metrics: Registry,
+    pub(crate) openapi: OpenApi,
+    pub(crate) proxy: PeerProxy,
+    /// Cancelled when the server stops: watches end.
+    pub(crate) stopping: CancellationToken,
+}

@@ -1,0 +1,139 @@
+//! One stored object as the cache keeps it: its bytes, and what reads ask of it without parsing them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use peerage_catalogue::Resource;
+use peerage_objects::selector::Labels;
+use peerage_store::{KeyValue, LeaseId, Revision};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// What a stored value turned out to be.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// JSON of a Kubernetes object.
+    Json(Bytes),
+    /// Something that this server cannot read as an object: another encoding, or damage. Never overwritten.
+    Unreadable {
+        /// The value as stored.
+        value: Bytes,
+        /// Why it cannot be read.
+        reason: Box<str>,
+    },
+}
+
+/// One stored object.
+#[derive(Debug)]
+pub(crate) struct CachedObject {
+    /// Name within the kind: `namespace/name`, or `name` in cluster scope.
+    pub(crate) name: Arc<str>,
+    /// Revision of its last change: its `resourceVersion`.
+    pub(crate) revision: Revision,
+    /// Revision of its creation.
+    pub(crate) created: Revision,
+    /// The store's lease that it lives by; 0 for none.
+    pub(crate) lease: LeaseId,
+    pub(crate) content: Content,
+    /// Labels, sorted by key.
+    pub(crate) labels: Box<[(Box<str>, Box<str>)]>,
+    /// Values of the kind's selectable fields, in the order of its rules.
+    pub(crate) fields: Box<[Box<str>]>,
+}
+
+impl CachedObject {
+    /// Reads a stored value. Never fails: what is unreadable is kept as such.
+    pub(crate) fn load(name: Arc<str>, kv: &KeyValue, resource: Option<&Resource>) -> Self {
+        let (content, labels, fields) = match read(&kv.value, resource) {
+            Ok((json, labels, fields)) => (Content::Json(json), labels, fields),
+            Err(reason) => (
+                Content::Unreadable {
+                    value: kv.value.clone(),
+                    reason: reason.into(),
+                },
+                Box::default(),
+                Box::default(),
+            ),
+        };
+        Self {
+            name,
+            revision: kv.mod_revision,
+            created: kv.create_revision,
+            lease: kv.lease,
+            content,
+            labels,
+            fields,
+        }
+    }
+
+    /// The object as a value of type `T`; `None` when it is unreadable or of another shape.
+    pub(crate) fn parse<T: DeserializeOwned>(&self) -> Option<T> {
+        match &self.content {
+            Content::Json(json) => serde_json::from_slice(json).ok(),
+            Content::Unreadable { .. } => None,
+        }
+    }
+
+    /// Bytes that the object keeps in memory, about.
+    pub(crate) fn size(&self) -> usize {
+        match &self.content {
+            Content::Json(json) => json.len(),
+            Content::Unreadable { value, .. } => value.len(),
+        }
+    }
+
+    /// The object's namespace; empty in cluster scope.
+    pub(crate) fn namespace(&self) -> &str {
+        self.name
+            .rsplit_once('/')
+            .map_or("", |(namespace, _)| namespace)
+    }
+
+    /// The object's own name.
+    pub(crate) fn own_name(&self) -> &str {
+        self.name
+            .rsplit_once('/')
+            .map_or(&self.name, |(_, name)| name)
+    }
+}
+
+impl Labels for CachedObject {
+    fn label(&self, key: &str) -> Option<&str> {
+        let at = self.labels.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
+        Some(&self.labels[at].1)
+    }
+}
+
+type Read = (Bytes, Box<[(Box<str>, Box<str>)]>, Box<[Box<str>]>);
+
+fn read(value: &Bytes, resource: Option<&Resource>) -> Result<Read, String> {
+    if value.starts_with(b"k8s\0") {
+        return Err("it is encoded as protobuf, which this server does not read".to_owned());
+    }
+    let object: Value =
+        serde_json::from_slice(value).map_err(|e| format!("it is not valid JSON: {e}"))?;
+    if !object.is_object() {
+        return Err("it is not a JSON object".to_owned());
+    }
+    let fields = resource.map_or_else(Box::default, |r| {
+        let fields = r.rules.field_selectors.iter();
+        fields
+            .map(|f| {
+                r.rules
+                    .selectable(&f.label, &object)
+                    .unwrap_or_default()
+                    .into()
+            })
+            .collect()
+    });
+    Ok((value.clone(), labels(&object), fields))
+}
+
+fn labels(object: &Value) -> Box<[(Box<str>, Box<str>)]> {
+    let Some(Value::Object(map)) = object.pointer("/metadata/labels") else {
+        return Box::default();
+    };
+    map.iter()
+        .filter_map(|(k, v)| Some((k.as_str().into(), v.as_str()?.into())))
+        .collect()
+}

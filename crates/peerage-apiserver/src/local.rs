@@ -1,0 +1,154 @@
+//! The local handler chain: what this server answers itself, after the proxy has left a request to it.
+
+mod index;
+mod nonresource;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::Method;
+use peerage_core::media::{self, Endpoint, ResourceAccept};
+use peerage_core::{PlainError, RequestInfo, Status, User};
+use peerage_http::{Request, Response};
+use tower::Service;
+
+use crate::api::Api;
+use crate::call::Call;
+use crate::error::ApiError;
+use crate::resources::{Found, Served};
+use crate::respond::Respond;
+use crate::verbs;
+
+/// Answers requests from this server's own state.
+#[derive(Clone)]
+pub(crate) struct Local {
+    api: Arc<Api>,
+}
+
+impl Local {
+    pub(crate) fn new(api: Arc<Api>) -> Self {
+        Self { api }
+    }
+
+    async fn answer(self, request: Request) -> Response {
+        let (mut parts, body) = request.into_parts();
+        let Some(info) = parts.extensions.remove::<Arc<RequestInfo<'static>>>() else {
+            return crate::respond::failure(&Status::internal("the request was not parsed"));
+        };
+        if !info.is_resource_request() {
+            return nonresource::answer(&self.api, &info, &parts, body).await;
+        }
+        let plain = Respond::plain(&parts.headers, &info.query());
+        let found = find(&self.api, &info, &parts.method)
+            .and_then(|served| Ok((accept(&info, &parts.headers)?, served)));
+        let (accept, served) = match found {
+            Ok(found) => found,
+            Err(error) => return plain.error(&error),
+        };
+        let user = parts
+            .extensions
+            .get::<Arc<User>>()
+            .cloned()
+            .unwrap_or_else(|| Arc::new(User::anonymous()));
+        let call = Call::new(self.api, served, info, user, parts, accept);
+        match verbs::dispatch(call, body).await {
+            Ok(response) => response,
+            Err(error) => plain.error(&error),
+        }
+    }
+}
+
+impl Service<Request> for Local {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let local = self.clone();
+        Box::pin(async move { Ok(local.answer(request).await) })
+    }
+}
+
+fn accept(info: &RequestInfo<'_>, headers: &http::HeaderMap) -> Result<ResourceAccept, ApiError> {
+    let accept = headers
+        .get(http::header::ACCEPT)
+        .and_then(|v| v.to_str().ok());
+    let endpoint = match info.verb() {
+        "list" => Endpoint::List,
+        "watch" => Endpoint::Watch,
+        _ => Endpoint::Object,
+    };
+    Ok(media::negotiate_resource(accept, endpoint, true).map_err(Status::from)?)
+}
+
+/// The resource that the path leads to, if the path's form and the method fit it.
+fn find(api: &Api, info: &RequestInfo<'_>, method: &Method) -> Result<Arc<Served>, ApiError> {
+    let served = match api.resources.find(info) {
+        Found::Resource(served) => served,
+        Found::NoResource | Found::NoVersion => return Err(ApiError::unknown_path()),
+        Found::NoGroup => return Err(PlainError::page_not_found().into()),
+    };
+    check_scope(info, served)?;
+    check_method(info, served, method)?;
+    Ok(served.clone())
+}
+
+/// Namespaced objects are found in a namespace, the others nowhere else than in the cluster.
+fn check_scope(info: &RequestInfo<'_>, served: &Served) -> Result<(), ApiError> {
+    let resource = &served.resource;
+    let in_namespace = !info.namespace().is_empty() && &*resource.plural != "namespaces";
+    let parts = info.parts().count();
+    let named = !info.name().is_empty() && parts > 1;
+    let bad = (!resource.namespaced && in_namespace)
+        || (resource.namespaced && !in_namespace && named)
+        || info.parts().any(str::is_empty)
+        || (parts > 3 && info.subresource() != "proxy")
+        || (!info.subresource().is_empty() && served.subresource(info.subresource()).is_none());
+    if bad {
+        Err(ApiError::unknown_path())
+    } else {
+        Ok(())
+    }
+}
+
+fn check_method(info: &RequestInfo<'_>, served: &Served, method: &Method) -> Result<(), ApiError> {
+    let resource = &served.resource;
+    let verb = match (method, info.verb()) {
+        (&Method::HEAD | &Method::OPTIONS, _) => "",
+        (_, verb) => verb,
+    };
+    let not_allowed = || Err(Status::method_not_allowed().into());
+    if let Some(sub) = served.subresource(info.subresource()) {
+        return if sub.has_verb(verb) {
+            Ok(())
+        } else {
+            not_allowed()
+        };
+    }
+    let named = info.parts().count() > 1;
+    let collection = matches!(verb, "list" | "watch" | "create" | "deletecollection");
+    let everywhere = resource.namespaced && info.namespace().is_empty();
+    if everywhere && matches!(verb, "create" | "deletecollection") && resource.has_verb(verb) {
+        return not_allowed();
+    }
+    if verb == "create" && named || !named && !collection {
+        return not_allowed();
+    }
+    if verb == "watch" && !resource.has_verb("watch") && resource.has_verb("list") {
+        return Err(
+            Status::method_not_supported(crate::error::group_resource(resource), "watch").into(),
+        );
+    }
+    if resource.has_verb(verb) {
+        Ok(())
+    } else {
+        not_allowed()
+    }
+}

@@ -1,0 +1,73 @@
+//! Paths that are no resources: health, version, metrics, OpenAPI, the proxy's debug pages, the list of paths.
+
+use http::request::Parts;
+use http::{Method, StatusCode};
+use peerage_core::{PlainError, RequestInfo, Status};
+use peerage_http::{Body, Response};
+
+use super::index;
+use crate::api::Api;
+use crate::health::Page;
+use crate::openapi;
+use crate::respond::{self, Respond};
+
+/// Answers a path.
+pub(super) async fn answer(
+    api: &Api,
+    info: &RequestInfo<'_>,
+    parts: &Parts,
+    _body: Body,
+) -> Response {
+    let path = info.path();
+    let respond = Respond::plain(&parts.headers, &info.query());
+    if let Some(page) = health_page(path) {
+        let (page, check) = page;
+        return api.health.answer(page, check, &info.query());
+    }
+    match path {
+        "/" | "/index.html" => index::answer(api, &respond),
+        "/version" | "/version/" => version(api, parts, &respond),
+        "/metrics" => api.metrics.response(),
+        path if path == "/openapi/v2" => openapi::v2::answer(api, parts),
+        path if path == "/openapi/v3" || path.starts_with("/openapi/v3/") => {
+            openapi::v3::answer(api, info, parts)
+        }
+        path if is_below_served_group(api, path) => {
+            respond.error(&crate::error::ApiError::unknown_path())
+        }
+        _ => respond::plain(&PlainError::page_not_found()),
+    }
+}
+
+fn health_page(path: &str) -> Option<(Page, Option<&str>)> {
+    [
+        ("/healthz", Page::Healthz),
+        ("/livez", Page::Livez),
+        ("/readyz", Page::Readyz),
+    ]
+    .into_iter()
+    .find_map(|(at, page)| match path.strip_prefix(at)? {
+        "" => Some((page, None)),
+        rest => rest
+            .strip_prefix('/')
+            .filter(|c| !c.is_empty())
+            .map(|check| (page, Some(check))),
+    })
+}
+
+/// A path that begins like a served group but leads nowhere is a Status; anything else is plain text.
+fn is_below_served_group(api: &Api, path: &str) -> bool {
+    let mut parts = path.trim_matches('/').split('/');
+    match (parts.next(), parts.next()) {
+        (Some("api"), Some(_)) => path.starts_with("/api"),
+        (Some("apis"), Some(group)) => api.resources.has_group(group),
+        _ => false,
+    }
+}
+
+fn version(api: &Api, parts: &Parts, respond: &Respond) -> Response {
+    if parts.method != Method::GET {
+        return respond.error(&Status::method_not_allowed().into());
+    }
+    respond.document(StatusCode::OK, api.catalogue.version_info())
+}

@@ -1,0 +1,65 @@
+//! `/openapi/v2`: everything in one document.
+
+use http::StatusCode;
+use http::header::{ETAG, HeaderValue, VARY};
+use http::request::Parts;
+use peerage_catalogue::Catalogue;
+use peerage_http::Response;
+use serde_json::{Map, Value, json};
+
+use super::paths;
+use super::schemas::{Dialect, Writer};
+use super::v3::matches;
+use crate::api::Api;
+use crate::respond;
+
+/// The document of all group-versions.
+pub(super) fn document(catalogue: &Catalogue) -> Value {
+    let mut found = Map::new();
+    let mut definitions = Map::new();
+    for group in catalogue.groups() {
+        for version in &group.versions {
+            let mut writer = Writer::new(catalogue, Dialect::V2, &group.name, &version.version);
+            paths::add(
+                catalogue,
+                &mut writer,
+                Dialect::V2,
+                &group.name,
+                &version.version,
+                &mut found,
+            );
+            for (name, schema) in writer.finish() {
+                definitions.entry(name).or_insert(schema);
+            }
+        }
+    }
+    json!({
+        "swagger": "2.0",
+        "info": { "title": "Kubernetes", "version": catalogue.version_info().git_version },
+        "paths": found,
+        "definitions": definitions,
+        "securityDefinitions": { "BearerToken": { "type": "apiKey", "name": "authorization", "in": "header" } },
+        "security": [{ "BearerToken": [] }],
+    })
+}
+
+/// Answers `/openapi/v2`.
+pub(crate) fn answer(api: &Api, parts: &Parts) -> Response {
+    let document = api.openapi.v2();
+    let etag = format!("\"{}\"", document.hash);
+    let mut response = if matches(&parts.headers, &etag) {
+        let mut response = Response::new(peerage_http::empty());
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response
+    } else {
+        respond::respond(StatusCode::OK, "application/json", document.json.clone())
+    };
+    let headers = response.headers_mut();
+    headers.insert(
+        ETAG,
+        HeaderValue::from_str(&etag).unwrap_or(HeaderValue::from_static("")),
+    );
+    headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+    headers.append(VARY, HeaderValue::from_static("Accept"));
+    response
+}

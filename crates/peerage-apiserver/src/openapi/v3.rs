@@ -1,0 +1,120 @@
+//! `/openapi/v3`: the index of documents with their hashes, and the documents.
+
+use http::header::{CACHE_CONTROL, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LOCATION, VARY};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+use peerage_catalogue::Catalogue;
+use peerage_core::{PlainError, RequestInfo};
+use peerage_http::Response;
+use serde_json::{Map, Value, json};
+
+use super::schemas::{Dialect, Writer};
+use super::{Document, paths};
+use crate::api::Api;
+use crate::respond;
+
+const INDEX: &str = "/openapi/v3";
+
+/// The document of a path such as `apis/apps/v1`.
+pub(super) fn document(catalogue: &Catalogue, path: &str) -> Value {
+    let parts: Vec<&str> = path.split('/').collect();
+    let (group, version) = match parts.as_slice() {
+        ["apis", group, version] => (*group, *version),
+        [_, version] => ("", *version),
+        _ => ("", ""),
+    };
+    let mut writer = Writer::new(catalogue, Dialect::V3, group, version);
+    let mut found = Map::new();
+    paths::add(
+        catalogue,
+        &mut writer,
+        Dialect::V3,
+        group,
+        version,
+        &mut found,
+    );
+    json!({
+        "openapi": "3.0.0",
+        "info": { "title": "Kubernetes", "version": catalogue.version() },
+        "paths": found,
+        "components": {
+            "schemas": writer.finish(),
+            "securitySchemes": { "BearerToken": { "type": "apiKey", "name": "authorization", "in": "header" } },
+        },
+    })
+}
+
+/// Answers the index or a document.
+pub(crate) fn answer(api: &Api, info: &RequestInfo<'_>, parts: &Parts) -> Response {
+    let path = info
+        .path()
+        .strip_prefix(INDEX)
+        .unwrap_or_default()
+        .trim_matches('/');
+    if path.is_empty() {
+        return index(api);
+    }
+    match api.openapi.v3(path) {
+        Some(document) => serve(document, path, info.query().first("hash"), &parts.headers),
+        None => respond::plain(&PlainError::page_not_found()),
+    }
+}
+
+fn index(api: &Api) -> Response {
+    let mut paths = Map::new();
+    for path in api.openapi.paths() {
+        let Some(document) = api.openapi.v3(path) else {
+            continue;
+        };
+        let url = format!("{INDEX}/{path}?hash={}", document.hash);
+        paths.insert(path.to_owned(), json!({ "serverRelativeURL": url }));
+    }
+    let body = json!({ "paths": paths }).to_string();
+    respond::respond(StatusCode::OK, "text/plain; charset=utf-8", body.into())
+}
+
+/// A document: for ever under its own hash, to be asked for again without one, elsewhere under another.
+fn serve(document: &Document, path: &str, hash: Option<&str>, headers: &HeaderMap) -> Response {
+    let etag = format!("\"{}\"", document.hash);
+    let value = |text: String| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""));
+    if hash.is_some_and(|h| !h.is_empty() && h != document.hash) {
+        let mut response =
+            respond::respond(StatusCode::MOVED_PERMANENTLY, "application/json", "".into());
+        let url = format!("{INDEX}/{path}?hash={}", document.hash);
+        response.headers_mut().insert(LOCATION, value(url));
+        response.headers_mut().insert(ETAG, value(etag));
+        return response;
+    }
+    let mut response = if matches(headers, &etag) {
+        let mut response = Response::new(peerage_http::empty());
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response
+    } else {
+        respond::respond(StatusCode::OK, "application/json", document.json.clone())
+    };
+    let found = response.headers_mut();
+    found.insert(ETAG, value(etag));
+    found.insert(VARY, HeaderValue::from_static("Accept"));
+    if hash.is_some_and(|h| !h.is_empty()) {
+        found.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+        let year = jiff::Timestamp::now()
+            .saturating_add(jiff::SignedDuration::from_hours(24 * 365))
+            .unwrap_or_default();
+        found.insert(
+            EXPIRES,
+            value(year.strftime("%a, %d %b %Y %H:%M:%S UTC").to_string()),
+        );
+    }
+    response
+}
+
+/// OpenAPI honours lists, weak tags and `*`, unlike aggregated discovery.
+pub(super) fn matches(headers: &HeaderMap, etag: &str) -> bool {
+    let sent = headers
+        .get_all(IF_NONE_MATCH)
+        .iter()
+        .filter_map(|v| v.to_str().ok());
+    sent.flat_map(|v| v.split(','))
+        .map(str::trim)
+        .any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
+}

@@ -1,0 +1,64 @@
+//! What has to hold of an object before it is stored: names and metadata, what its schema demands, the rules of
+//! its kind, and what an update may not change.
+
+use peerage_objects::field::FieldError;
+use peerage_objects::meta::{self, NameLimits};
+use peerage_objects::schema::{self, Checks};
+use serde_json::Value;
+
+use crate::call::Call;
+use crate::error::ApiError;
+use crate::write::Change;
+
+/// Checks a new object.
+pub(crate) fn create(call: &Call, object: &Value) -> Result<(), ApiError> {
+    let resource = call.resource();
+    let mut errors = meta::validate_create(
+        object,
+        resource.namespaced,
+        NameLimits {
+            rule: resource.rules.names,
+            longest: None,
+        },
+    );
+    errors.extend(content(call, object));
+    errors.extend(call.api().catalogue.validate(resource, object, None));
+    refuse(call, object, errors)
+}
+
+/// Checks the new state of an object.
+pub(crate) fn update(
+    call: &Call,
+    new: &Value,
+    old: &Value,
+    change: Change,
+) -> Result<(), ApiError> {
+    let resource = call.resource();
+    let mut errors = meta::validate_update(new, old);
+    if change != Change::Mark {
+        errors.extend(content(call, new));
+        errors.extend(call.api().catalogue.validate(resource, new, Some(old)));
+    }
+    refuse(call, new, errors)
+}
+
+fn content(call: &Call, object: &Value) -> Vec<FieldError> {
+    let Some(ty) = call.resource().type_id else {
+        return Vec::new();
+    };
+    schema::validate(
+        call.api().catalogue.types(),
+        ty,
+        object,
+        "",
+        Checks::default(),
+    )
+}
+
+fn refuse(call: &Call, object: &Value, errors: Vec<FieldError>) -> Result<(), ApiError> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    Err(ApiError::invalid(call.resource(), name, errors))
+}

@@ -1,0 +1,113 @@
+//! PUT of an object or of a part of it.
+
+use http::StatusCode;
+use peerage_core::Status;
+use peerage_http::{Body, Response};
+use peerage_objects::meta;
+use serde_json::{Value, json};
+
+use crate::cache::CachedObject;
+use crate::call::Call;
+use crate::error::ApiError;
+use crate::list_options::parse_version;
+use crate::render;
+use crate::write::{self, Change, WriteOptions, before_create, body};
+
+/// Replaces an object.
+pub(crate) async fn update(
+    call: &Call,
+    request: Body,
+    change: Change,
+) -> Result<Response, ApiError> {
+    let options = WriteOptions::parse(&call.query(), "UpdateOptions")?;
+    let bytes = body::as_json(call, body::read(call, request).await?)?;
+    let wanted = body::Wanted::of(call.resource());
+    let object = body::object(call, wanted, &bytes, None, options.field_validation)?;
+    let name = call.info.name();
+    meta::check_name(&object, name).map_err(|e| e.status())?;
+    let sent = Preconditions::of(&object)?;
+    let result = write::modify(call, &options, name, change, |old, current| {
+        sent.check(call, old, current)?;
+        // Read again over what is stored: what this version does not know of it stays.
+        let new = body::object(call, wanted, &bytes, Some(old), options.field_validation)?;
+        Ok(new)
+    })
+    .await;
+    match result {
+        Err(error) if error.code() == 404 && change == Change::Main && may_create(call, &sent) => {
+            create_on_update(call, &options, object).await
+        }
+        other => render::object(call, StatusCode::OK, &other?.object),
+    }
+}
+
+fn may_create(call: &Call, sent: &Preconditions) -> bool {
+    call.resource().rules.create_on_update && sent.uid.is_none()
+}
+
+async fn create_on_update(
+    call: &Call,
+    options: &WriteOptions,
+    mut object: Value,
+) -> Result<Response, ApiError> {
+    object["metadata"]["name"] = json!(call.info.name());
+    before_create(
+        &call.api().catalogue,
+        call.resource(),
+        &mut object,
+        call.info.namespace(),
+    )
+    .map_err(|e| e.status())?;
+    let committed = write::create(call, options, object).await?;
+    render::object(call, StatusCode::CREATED, &committed.object)
+}
+
+/// What the object of a request says of the state that it is based on.
+pub(super) struct Preconditions {
+    version: Option<i64>,
+    uid: Option<String>,
+}
+
+impl Preconditions {
+    pub(super) fn of(object: &Value) -> Result<Self, ApiError> {
+        let text = |key: &str| object["metadata"][key].as_str().filter(|t| !t.is_empty());
+        let version = match text("resourceVersion") {
+            None | Some("0") => None,
+            Some(text) => {
+                let parsed = parse_version(text);
+                Some(parsed.map_err(|_| {
+                    ApiError::untyped(format!(
+                        "strconv.ParseUint: parsing {text:?}: invalid syntax"
+                    ))
+                })?)
+            }
+        };
+        Ok(Self {
+            version,
+            uid: text("uid").map(str::to_owned),
+        })
+    }
+
+    pub(super) fn check(
+        &self,
+        call: &Call,
+        old: &Value,
+        current: &CachedObject,
+    ) -> Result<(), ApiError> {
+        let name = current.own_name();
+        if self.version.is_some_and(|v| v != current.revision) {
+            return Err(Status::modified(call.group_resource(), name).into());
+        }
+        let actual = old["metadata"]["uid"].as_str().unwrap_or_default();
+        match &self.uid {
+            Some(uid) if uid != actual => {
+                // Differs: kube-apiserver's text shows the storage key.
+                let why = format!(
+                    "Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}"
+                );
+                Err(Status::conflict(call.group_resource(), name, &why).into())
+            }
+            _ => Ok(()),
+        }
+    }
+}

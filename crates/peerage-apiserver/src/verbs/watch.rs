@@ -1,0 +1,296 @@
+//! Watches: a stream of frames from the cache, each written as soon as its event is there.
+//!
+//! A watch keeps a cursor into its kind's recent events and no queue of its own. What its selector does not
+//! match is not sent; an object that leaves the selection is sent as deleted, one that enters it as added.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::stream;
+use peerage_store::Revision;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::cache::{CachedObject, Cursor, Event, Expired};
+use crate::call::Call;
+use crate::error::ApiError;
+use crate::list_options::ListOptions;
+use crate::render::{FrameKind, Frames};
+use crate::resources::Place;
+
+/// Events that are rendered before the stream lets others run.
+const BATCH: usize = 256;
+/// How often a watch that allows bookmarks gets one. Kubernetes: about once a minute.
+const BOOKMARK: Duration = Duration::from_secs(60);
+/// Shortest and longest life of a watch without `timeoutSeconds` (`--min-request-timeout`, and its double).
+const LIFE_MIN: Duration = Duration::from_secs(1_800);
+
+/// Where a watch begins.
+enum Begin {
+    /// With the objects that are there, as added, then with what changes.
+    Initial {
+        objects: Vec<Arc<CachedObject>>,
+        revision: Revision,
+        cursor: Cursor,
+        say_end: bool,
+    },
+    /// With the changes after a revision.
+    After(Cursor),
+    /// With nothing until the store reaches a revision of the future.
+    Future(Revision),
+    /// Not at all: the revision is too old.
+    Expired(Expired),
+}
+
+/// Answers a watch.
+pub(crate) async fn watch(call: Call) -> Result<peerage_http::Response, ApiError> {
+    let options = ListOptions::parse(&call.query(), true)?;
+    call.selection(&options)?;
+    let frames = Frames::new(&call)?;
+    let begin = begin(&call, &options).await?;
+    let life = options
+        .timeout
+        .unwrap_or_else(|| LIFE_MIN.mul_f64(1.0 + rand::random::<f64>()));
+    let place = call.place()?.clone();
+    let watcher = Watcher::new(call, place, options, frames, begin, Instant::now() + life);
+    let content_type = "application/json";
+    let body = stream::unfold(watcher, |mut watcher| async move {
+        let bytes = watcher.next().await?;
+        Some((Ok::<_, peerage_http::BoxError>(bytes), watcher))
+    });
+    Ok(crate::respond::streaming(content_type, body))
+}
+
+async fn begin(call: &Call, options: &ListOptions) -> Result<Begin, ApiError> {
+    let place = call.place()?;
+    let version = options
+        .revision()
+        .map_err(|e| ApiError::untyped(e.to_string()))?;
+    let initial = match (options.send_initial_events, version) {
+        (Some(wanted), _) => wanted,
+        (None, version) => version.is_none_or(|v| v == 0),
+    };
+    if initial {
+        match version {
+            None => call.fresh().await?,
+            Some(0) => {}
+            Some(wanted) => {
+                call.api()
+                    .cache
+                    .reach(wanted, crate::cache::REACH)
+                    .await
+                    .map_err(|_| {
+                        ApiError::too_large_version(wanted, call.api().cache.revision())
+                    })?;
+            }
+        }
+        let snapshot = place
+            .cache
+            .snapshot(&call.prefix(), call.api().cache.revision());
+        return Ok(Begin::Initial {
+            objects: snapshot.objects,
+            revision: snapshot.revision,
+            cursor: snapshot.cursor,
+            say_end: options.bookmarks,
+        });
+    }
+    let from = version.unwrap_or(0);
+    if from == 0 {
+        let snapshot = place.cache.snapshot("\u{0}", call.api().cache.revision());
+        return Ok(Begin::After(snapshot.cursor));
+    }
+    if from > call.api().cache.revision() {
+        return Ok(Begin::Future(from));
+    }
+    Ok(place
+        .cache
+        .watch_from(from)
+        .map_or_else(Begin::Expired, Begin::After))
+}
+
+struct Watcher {
+    call: Call,
+    place: Place,
+    options: ListOptions,
+    frames: Frames,
+    begin: Option<Begin>,
+    cursor: Option<Cursor>,
+    changes: tokio::sync::watch::Receiver<u64>,
+    /// Everything up to here has been sent, or did not match.
+    revision: Revision,
+    end: Instant,
+    bookmark: Instant,
+}
+
+impl Watcher {
+    fn new(
+        call: Call,
+        place: Place,
+        options: ListOptions,
+        frames: Frames,
+        begin: Begin,
+        end: Instant,
+    ) -> Self {
+        let changes = place.cache.changes();
+        let jitter = BOOKMARK.mul_f64(0.2 * rand::random::<f64>());
+        let bookmark = Instant::now() + BOOKMARK - jitter;
+        Self {
+            call,
+            place,
+            options,
+            frames,
+            begin: Some(begin),
+            cursor: None,
+            changes,
+            revision: 0,
+            end,
+            bookmark,
+        }
+    }
+
+    /// The next bytes; `None` at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        if let Some(begin) = self.begin.take()
+            && let Some(bytes) = self.start(begin).await?
+        {
+            return Some(bytes);
+        }
+        loop {
+            let mut cursor = self.cursor?;
+            self.changes.borrow_and_update();
+            let revision = self.call.api().cache.revision();
+            let events = match self.place.cache.events(&mut cursor, BATCH) {
+                Ok(events) => events,
+                Err(expired) => {
+                    return Some(self.give_up(Expired {
+                        asked: self.revision,
+                        ..expired
+                    }));
+                }
+            };
+            self.cursor = Some(cursor);
+            if events.is_empty() {
+                self.revision = self.revision.max(revision);
+                match self.wait().await {
+                    Wake::Changed => continue,
+                    Wake::Bookmark => return Some(self.send_bookmark(false)),
+                    Wake::End => return None,
+                }
+            }
+            let mut out = BytesMut::new();
+            for event in &events {
+                self.revision = event.revision;
+                self.write(event, &mut out);
+            }
+            if !out.is_empty() {
+                return Some(out.freeze());
+            }
+        }
+    }
+
+    /// The first bytes, if there are any; `None` when the watch is over before it began.
+    async fn start(&mut self, begin: Begin) -> Option<Option<Bytes>> {
+        match begin {
+            Begin::After(cursor) => self.cursor = Some(cursor),
+            Begin::Expired(expired) => return Some(Some(self.give_up(expired))),
+            Begin::Future(revision) => {
+                let mut revisions = self.call.api().cache.revisions();
+                let reached = revisions.wait_for(|at| *at >= revision);
+                timeout_at(self.end, reached).await.ok()?.ok()?;
+                match self.place.cache.watch_from(revision) {
+                    Ok(cursor) => self.cursor = Some(cursor),
+                    Err(expired) => return Some(Some(self.give_up(expired))),
+                }
+            }
+            Begin::Initial {
+                objects,
+                revision,
+                cursor,
+                say_end,
+            } => {
+                self.cursor = Some(cursor);
+                self.revision = revision;
+                let mut out = BytesMut::new();
+                let Ok(matcher) = self.call.selection(&self.options) else {
+                    return None;
+                };
+                for object in objects.iter().filter(|o| matcher.matches(o)) {
+                    self.frames.object(
+                        &self.call,
+                        FrameKind::Added,
+                        object,
+                        object.revision,
+                        &mut out,
+                    );
+                }
+                if say_end {
+                    self.frames.bookmark(&self.call, revision, true, &mut out);
+                }
+                return Some((!out.is_empty()).then(|| out.freeze()));
+            }
+        }
+        Some(None)
+    }
+
+    fn write(&self, event: &Event, out: &mut BytesMut) {
+        let Ok(matcher) = self.call.selection(&self.options) else {
+            return;
+        };
+        let prefix = self.call.prefix();
+        let selected = |object: &Option<Arc<CachedObject>>| {
+            object
+                .as_ref()
+                .filter(|o| o.name.starts_with(&prefix) && matcher.matches(o))
+                .cloned()
+        };
+        match (selected(&event.previous), selected(&event.object)) {
+            (None, Some(new)) => {
+                self.frames
+                    .object(&self.call, FrameKind::Added, &new, event.revision, out)
+            }
+            (Some(_), Some(new)) => {
+                self.frames
+                    .object(&self.call, FrameKind::Modified, &new, event.revision, out)
+            }
+            (Some(old), None) => {
+                // What left the selection is shown as it was last selected, at the revision of the change.
+                self.frames
+                    .object(&self.call, FrameKind::Deleted, &old, event.revision, out);
+            }
+            (None, None) => {}
+        }
+    }
+
+    async fn wait(&mut self) -> Wake {
+        let bookmark = self.bookmark;
+        tokio::select! {
+            changed = self.changes.changed() => if changed.is_ok() { Wake::Changed } else { Wake::End },
+            () = sleep_until(bookmark), if self.options.bookmarks => Wake::Bookmark,
+            () = sleep_until(self.end) => Wake::End,
+            () = self.call.api().stopping.cancelled() => Wake::End,
+        }
+    }
+
+    fn send_bookmark(&mut self, initial_end: bool) -> Bytes {
+        self.bookmark = Instant::now() + BOOKMARK;
+        let mut out = BytesMut::new();
+        self.frames
+            .bookmark(&self.call, self.revision, initial_end, &mut out);
+        out.freeze()
+    }
+
+    /// Says that the client has to list again; the stream ends after it.
+    fn give_up(&mut self, expired: Expired) -> Bytes {
+        self.cursor = None;
+        let mut out = BytesMut::new();
+        self.frames
+            .error(&ApiError::expired(expired.to_string()), &mut out);
+        out.freeze()
+    }
+}
+
+enum Wake {
+    Changed,
+    Bookmark,
+    End,
+}

@@ -1,0 +1,314 @@
+//! The last stages of a write: admission, validation, and the compare-and-update that makes it count.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use peerage_core::Status;
+use peerage_store::{KeyValue, LeaseId, StoreError, StoreExt as _, WriteError};
+use serde_json::Value;
+
+use super::{
+    Change, WriteOptions, admission, before_update, finished_terminating, from_stored, to_stored,
+};
+use crate::cache::{CachedObject, Content};
+use crate::call::Call;
+use crate::error::ApiError;
+use crate::resources::Place;
+use crate::validate;
+
+/// Runs of one update while others change the same object. kube-apiserver tries for as long as the request lives.
+const TRIES: usize = 64;
+
+/// What a write has done.
+pub(crate) struct Committed {
+    /// The object as it is now; of a deleted one, as it was last.
+    pub(crate) object: Arc<CachedObject>,
+    /// Whether it is gone.
+    pub(crate) deleted: bool,
+    /// Whether this write made it.
+    pub(crate) created: bool,
+}
+
+/// Creates an object that has been prepared.
+pub(crate) async fn create(
+    call: &Call,
+    options: &WriteOptions,
+    mut object: Value,
+) -> Result<Committed, ApiError> {
+    let place = call.place()?;
+    admission::mutate(call, &mut object, None).await?;
+    call.api()
+        .catalogue
+        .apply_defaults(call.resource(), &mut object);
+    validate::create(call, &object)?;
+    admission::validate(call, &object, None).await?;
+    let own_name = object["metadata"]["name"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    let name: Arc<str> = call.name_of(&own_name).into();
+    let bytes = encode(call, object)?;
+    let key = format!("{}{name}", place.prefix);
+    if options.dry_run {
+        return match call
+            .api()
+            .store
+            .get(key.clone())
+            .await
+            .map_err(|e| call.store_error(&e))?
+        {
+            Some(existing) => Err(exists(call, &own_name, Some(&existing))),
+            None => Ok(Committed {
+                object: unstored(place, name, bytes),
+                deleted: false,
+                created: true,
+            }),
+        };
+    }
+    let lease = event_lease(call).await.map_err(|e| call.store_error(&e))?;
+    match call.api().store.create(key, bytes, lease).await {
+        Ok(kv) => Ok(Committed {
+            object: loaded(place, name, &kv),
+            deleted: false,
+            created: true,
+        }),
+        Err(WriteError::Conflict { current, .. }) => {
+            Err(exists(call, &own_name, current.as_deref()))
+        }
+        Err(WriteError::Store(error)) => Err(call.store_error(&error)),
+    }
+}
+
+/// Changes an object: `change` is given the current one in the request's version and returns what it is to be.
+/// It is called again when somebody else was faster.
+pub(crate) async fn modify(
+    call: &Call,
+    options: &WriteOptions,
+    own_name: &str,
+    part: Change,
+    mut change: impl FnMut(&Value, &CachedObject) -> Result<Value, ApiError>,
+) -> Result<Committed, ApiError> {
+    let place = call.place()?;
+    let mut current = current(call, place, own_name).await?;
+    for _ in 0..TRIES {
+        let old = from_stored(call, &current)?;
+        let outcome = change(&old, &current).map(|new| (old, new));
+        let (old, mut new) = match outcome {
+            Ok(both) => both,
+            // What was refused because of a stale cache is looked at again in the store.
+            Err(error) => match reload(call, place, &current).await? {
+                Some(newer) => {
+                    current = newer;
+                    continue;
+                }
+                None => return Err(error),
+            },
+        };
+        let catalogue = &call.api().catalogue;
+        before_update(catalogue, call.resource(), &mut new, &old, part).map_err(|e| e.status())?;
+        admission::mutate(call, &mut new, Some(&old)).await?;
+        catalogue.apply_defaults(call.resource(), &mut new);
+        validate::update(call, &new, &old, part)?;
+        admission::validate(call, &new, Some(&old)).await?;
+        let gone = finished_terminating(&new);
+        let bytes = encode(call, new)?;
+        match store(call, options, place, &current, bytes, gone).await? {
+            Stored::Done(committed) => return Ok(committed),
+            Stored::Changed(newer) => current = newer,
+        }
+    }
+    Err(Status::server_timeout(call.group_resource(), call.info.verb(), 1).into())
+}
+
+/// Removes an object now, unless it has become another than `expected`, which is then the inner error. Watchers
+/// see it as `last`.
+pub(crate) async fn remove(
+    call: &Call,
+    options: &WriteOptions,
+    expected: &Arc<CachedObject>,
+    last: Value,
+) -> Result<Result<Committed, Arc<CachedObject>>, ApiError> {
+    let place = call.place()?;
+    json(expected)?;
+    let bytes = encode(call, last)?;
+    Ok(
+        match store(call, options, place, expected, bytes, true).await? {
+            Stored::Done(committed) => Ok(committed),
+            Stored::Changed(newer) => Err(newer),
+        },
+    )
+}
+
+enum Stored {
+    Done(Committed),
+    Changed(Arc<CachedObject>),
+}
+
+async fn store(
+    call: &Call,
+    options: &WriteOptions,
+    place: &Place,
+    current: &Arc<CachedObject>,
+    bytes: Bytes,
+    gone: bool,
+) -> Result<Stored, ApiError> {
+    let done = |object, deleted| {
+        Ok(Stored::Done(Committed {
+            object,
+            deleted,
+            created: false,
+        }))
+    };
+    if !gone && bytes == *json(current)? {
+        return done(current.clone(), false);
+    }
+    let name = current.name.clone();
+    if options.dry_run {
+        let mut object = CachedObject::load(name, &pretended(current, bytes), Some(&place.stored));
+        object.created = current.created;
+        return done(Arc::new(object), gone);
+    }
+    let key = format!("{}{name}", place.prefix);
+    let result = if gone {
+        call.api()
+            .store
+            .delete(key, Some(current.revision))
+            .await
+            .map(|(mut kv, revision)| {
+                kv.value = bytes;
+                kv.mod_revision = revision;
+                kv
+            })
+    } else {
+        let lease = current.lease;
+        call.api()
+            .store
+            .update(key, bytes, current.revision, lease)
+            .await
+    };
+    match result {
+        Ok(kv) => done(loaded(place, name, &kv), gone),
+        Err(WriteError::Conflict {
+            current: Some(kv), ..
+        }) => Ok(Stored::Changed(loaded(place, name, &kv))),
+        Err(WriteError::Conflict { current: None, .. }) => {
+            Err(ApiError::not_found(call.resource(), current.own_name()))
+        }
+        Err(WriteError::Store(error)) => Err(call.store_error(&error)),
+    }
+}
+
+/// The current object: from the cache, or, when it is not there, from the store itself.
+pub(crate) async fn current(
+    call: &Call,
+    place: &Place,
+    own_name: &str,
+) -> Result<Arc<CachedObject>, ApiError> {
+    let name = call.name_of(own_name);
+    if let Some(object) = place.cache.get(&name) {
+        return Ok(object);
+    }
+    let key = format!("{}{name}", place.prefix);
+    match call
+        .api()
+        .store
+        .get(key)
+        .await
+        .map_err(|e| call.store_error(&e))?
+    {
+        Some(kv) => Ok(loaded(place, name.into(), &kv)),
+        None => Err(ApiError::not_found(call.resource(), own_name)),
+    }
+}
+
+/// A newer state of the object than `seen`, if the store has one.
+pub(crate) async fn reload(
+    call: &Call,
+    place: &Place,
+    seen: &CachedObject,
+) -> Result<Option<Arc<CachedObject>>, ApiError> {
+    let key = format!("{}{}", place.prefix, seen.name);
+    match call
+        .api()
+        .store
+        .get(key)
+        .await
+        .map_err(|e| call.store_error(&e))?
+    {
+        Some(kv) if kv.mod_revision != seen.revision => {
+            Ok(Some(loaded(place, seen.name.clone(), &kv)))
+        }
+        Some(_) => Ok(None),
+        None => Err(ApiError::not_found(call.resource(), seen.own_name())),
+    }
+}
+
+/// The JSON of a stored object; one that this server cannot read is never overwritten.
+fn json(object: &CachedObject) -> Result<&Bytes, ApiError> {
+    match &object.content {
+        Content::Json(bytes) => Ok(bytes),
+        Content::Unreadable { reason, .. } => Err(unreadable(object, reason)),
+    }
+}
+
+/// 500 for a stored object that this server cannot read.
+pub(crate) fn unreadable(object: &CachedObject, reason: &str) -> ApiError {
+    Status::internal(format!(
+        "the stored object {:?} cannot be read: {reason}",
+        &*object.name
+    ))
+    .into()
+}
+
+fn encode(call: &Call, object: Value) -> Result<Bytes, ApiError> {
+    let stored = to_stored(call, object);
+    serde_json::to_vec(&stored)
+        .map(Bytes::from)
+        .map_err(|e| Status::internal(e.to_string()).into())
+}
+
+fn loaded(place: &Place, name: Arc<str>, kv: &KeyValue) -> Arc<CachedObject> {
+    Arc::new(CachedObject::load(name, kv, Some(&place.stored)))
+}
+
+/// An object that a dry run has not stored: it has no revision.
+fn unstored(place: &Place, name: Arc<str>, bytes: Bytes) -> Arc<CachedObject> {
+    let kv = KeyValue {
+        key: Bytes::new(),
+        value: bytes,
+        create_revision: 0,
+        mod_revision: 0,
+        version: 0,
+        lease: 0,
+    };
+    loaded(place, name, &kv)
+}
+
+fn pretended(current: &CachedObject, bytes: Bytes) -> KeyValue {
+    KeyValue {
+        key: Bytes::new(),
+        value: bytes,
+        create_revision: current.created,
+        mod_revision: current.revision,
+        version: 1,
+        lease: current.lease,
+    }
+}
+
+fn exists(call: &Call, name: &str, current: Option<&KeyValue>) -> ApiError {
+    let terminating = current
+        .and_then(|kv| serde_json::from_slice::<Value>(&kv.value).ok())
+        .is_some_and(|o| o["metadata"]["deletionTimestamp"].is_string());
+    if terminating {
+        return Status::being_deleted(call.group_resource(), name).into();
+    }
+    Status::already_exists(call.group_resource(), name).into()
+}
+
+/// Events go away by themselves (`--event-ttl`); everything else stays.
+async fn event_lease(call: &Call) -> Result<LeaseId, StoreError> {
+    if call.resource().kind.as_ref() != "Event" {
+        return Ok(0);
+    }
+    call.api().event_leases.current(&*call.api().store).await
+}
