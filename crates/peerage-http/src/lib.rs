@@ -38,4 +38,5 @@ pub type Request = http::Request<Body>;
 /// A response as it travels through every layer.
 pub type Response = http::Response<Body>;
 /// A service that answers every request: failures are responses, so it has no error.
-pub type HttpService = tower::util::BoxCloneSyncService<Request, Response, std::convert::Infallible>;
+pub type HttpService =
+    tower::util::BoxCloneSyncService<Request, Response, std::convert::Infallible>;
