@@ -18,6 +18,7 @@
 //! a peer's newer version becomes the preferred one; current beats stale; a missing `responseKind` is
 //! written as an empty one, because some released clients cannot read a document without.
 
+mod graph;
 pub mod order;
 mod resource;
 

@@ -113,6 +113,16 @@ fn an_aggregated_document_made_from_legacy_ones_is_the_one_that_the_server_sent(
             Arc::make_mut(group).metadata.creation_timestamp_null = false;
         }
         assert_eq!(made, sent, "{version}");
+        let core = read_api_versions(legacy["/api"].to_string().as_bytes()).unwrap();
+        let mut sent = recorded_core(version);
+        Arc::make_mut(&mut sent.items[0])
+            .metadata
+            .creation_timestamp_null = false;
+        assert_eq!(
+            from_legacy(&[core.to_group()], &resources),
+            sent,
+            "{version}"
+        );
     }
 }
 

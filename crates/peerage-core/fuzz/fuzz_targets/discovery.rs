@@ -8,8 +8,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use peerage_core::discovery::{
-    DiscoveryVersion, read_api_resources, read_api_versions, read_core, read_groups, read_legacy_group,
-    read_legacy_groups,
+    DiscoveryVersion, read_api_resources, read_api_versions, read_core, read_groups,
+    read_legacy_group, read_legacy_groups,
 };
 use peerage_core::merge::{ListSource, merge_lists};
 
@@ -17,7 +17,10 @@ fuzz_target!(|input: &[u8]| {
     let mut lists = Vec::new();
     for bytes in input.split(|byte| *byte == 0) {
         let _ = (read_core(bytes).is_ok(), read_api_versions(bytes).is_ok());
-        let _ = (read_legacy_groups(bytes).is_ok(), read_legacy_group(bytes).is_ok());
+        let _ = (
+            read_legacy_groups(bytes).is_ok(),
+            read_legacy_group(bytes).is_ok(),
+        );
         let _ = read_api_resources(bytes).is_ok();
         if let Ok(list) = read_groups(bytes) {
             let again = read_groups(&list.to_json(DiscoveryVersion::V2));
@@ -25,7 +28,10 @@ fuzz_target!(|input: &[u8]| {
             lists.push(list);
         }
     }
-    let mut sources: Vec<_> = lists.iter().map(|list| ListSource { list, held: false }).collect();
+    let mut sources: Vec<_> = lists
+        .iter()
+        .map(|list| ListSource { list, held: false })
+        .collect();
     let merged = merge_lists(&sources);
     sources.reverse();
     assert_eq!(merge_lists(&sources), merged);

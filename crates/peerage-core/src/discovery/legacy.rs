@@ -54,6 +54,19 @@ impl ApiVersions {
             }],
         }
     }
+
+    /// The core group in the shape of the others, for [`super::from_legacy`].
+    #[must_use]
+    pub fn to_group(&self) -> ApiGroup {
+        let spelled = |version: &String| GroupVersionForDiscovery::new("", version);
+        ApiGroup {
+            kind: String::new(),
+            api_version: String::new(),
+            name: String::new(),
+            versions: self.versions.iter().map(spelled).collect(),
+            preferred_version: self.versions.first().map(spelled).unwrap_or_default(),
+        }
+    }
 }
 
 /// The body of `/apis`.

@@ -13,8 +13,10 @@
 //! Differs: Kubernetes takes the first complete list by server ID, and sorts everything when there is a circle
 //! anywhere; both make documents change as servers come and go.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, HashMap};
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
+
+use super::graph::by_components;
 
 /// Above this many names in one circle only size counts: comparing all pairs would take too long.
 const MAX_PAIRWISE: usize = 1024;
@@ -51,7 +53,7 @@ pub fn consensus<'a>(
 }
 
 fn first_mentions(list: impl Iterator<Item = u32>) -> Vec<u32> {
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     list.filter(|n| seen.insert(*n)).collect()
 }
 
@@ -139,107 +141,6 @@ fn agreement(places: &[Vec<Option<usize>>], a: usize, b: usize, enough: usize) -
         agreeing += 1;
     }
     (agreeing >= enough).then_some(first)
-}
-
-/// Orders a graph: components after those they follow, the one with the smallest member first among those
-/// that may come next; `inside` orders the members, given by size, of a component of several.
-fn by_components(followers: &[Vec<u32>], inside: impl Fn(&[u32]) -> Vec<u32>) -> Vec<u32> {
-    let components = components(followers);
-    let mut component_of = vec![0; followers.len()];
-    for (number, members) in components.iter().enumerate() {
-        for member in members {
-            component_of[*member as usize] = number;
-        }
-    }
-    let crossing = |from: usize| {
-        let component_of = &component_of;
-        components[from]
-            .iter()
-            .flat_map(|member| &followers[*member as usize])
-            .map(move |to| component_of[*to as usize])
-            .filter(move |to| *to != from)
-    };
-    let mut waiting_for = vec![0_u32; components.len()];
-    for to in (0..components.len()).flat_map(crossing) {
-        waiting_for[to] += 1;
-    }
-    let entry = |number: usize| Reverse((components[number][0], number));
-    let mut ready: BinaryHeap<_> = (0..components.len())
-        .filter(|number| waiting_for[*number] == 0)
-        .map(entry)
-        .collect();
-    let mut order = Vec::with_capacity(followers.len());
-    while let Some(Reverse((_, number))) = ready.pop() {
-        match components[number].as_slice() {
-            [single] => order.push(*single),
-            circle => order.extend(inside(circle)),
-        }
-        for to in crossing(number) {
-            waiting_for[to] -= 1;
-            if waiting_for[to] == 0 {
-                ready.push(entry(to));
-            }
-        }
-    }
-    order
-}
-
-/// The strongly connected components, members sorted (Tarjan's algorithm with a stack of its own, because the
-/// depth of the graph is chosen by whoever sent the lists).
-fn components(followers: &[Vec<u32>]) -> Vec<Vec<u32>> {
-    const UNSEEN: u32 = u32::MAX;
-    let count = followers.len();
-    let (mut index, mut low) = (vec![UNSEEN; count], vec![0; count]);
-    let (mut open, mut is_open) = (Vec::new(), vec![false; count]);
-    let mut found = Vec::new();
-    let mut next_index = 0;
-    let mut visits: Vec<(u32, usize)> = Vec::new();
-    for root in 0..narrow(count) {
-        if index[root as usize] != UNSEEN {
-            continue;
-        }
-        visits.push((root, 0));
-        while let Some((node, done)) = visits.pop() {
-            let at = node as usize;
-            if done == 0 {
-                (index[at], low[at]) = (next_index, next_index);
-                next_index += 1;
-                open.push(node);
-                is_open[at] = true;
-            } else {
-                low[at] = low[at].min(low[followers[at][done - 1] as usize]);
-            }
-            let Some(step) = (done..followers[at].len()).find(|step| {
-                let to = followers[at][*step] as usize;
-                if index[to] != UNSEEN && is_open[to] {
-                    low[at] = low[at].min(index[to]);
-                }
-                index[to] == UNSEEN
-            }) else {
-                if low[at] == index[at] {
-                    found.push(closed(&mut open, &mut is_open, node));
-                }
-                continue;
-            };
-            visits.push((node, step + 1));
-            visits.push((followers[at][step], 0));
-        }
-    }
-    found
-}
-
-/// Takes a finished component off the stack of open nodes.
-fn closed(open: &mut Vec<u32>, is_open: &mut [bool], root: u32) -> Vec<u32> {
-    let mut members = Vec::new();
-    while let Some(node) = open.pop() {
-        is_open[node as usize] = false;
-        members.push(node);
-        if node == root {
-            break;
-        }
-    }
-    members.sort_unstable();
-    members
 }
 
 /// Counts here are bounded far below 32 bits by the readers of documents; saturating keeps this total.
