@@ -4,6 +4,7 @@
 //! credentials. [`identity_headers`] carry that user to the next server. [`audit`] records what was asked and
 //! how it ended. What a user may do is decided elsewhere.
 
+pub mod audit;
 mod authenticator;
 mod certificate;
 
@@ -11,6 +12,7 @@ pub mod identity_headers;
 mod request_header;
 mod tokens;
 
+pub use audit::{AuditContext, AuditLog};
 pub use authenticator::{
     AuthError, AuthSetupError, Authenticated, Authenticator, AuthenticatorOptions, Method,
 };

@@ -272,7 +272,7 @@ async fn goaway_costs_no_request() {
         async move {
             for number in 0..100 {
                 let mut request = get("/");
-                if (worker + number) % 2 == 0 {
+                if (worker + number).is_multiple_of(2) {
                     *request.method_mut() = http::Method::POST;
                     *request.body_mut() = full("body");
                 }
