@@ -244,11 +244,9 @@ impl Record {
     fn complete(&self) {
         self.write(Stage::ResponseComplete, |event| {
             if event.response_status.is_none() {
-                let closed = Status {
-                    status: "Success".into(),
-                    message: CLOSED_EARLY.to_owned(),
-                    ..Status::default()
-                };
+                let mut closed = Status::default();
+                closed.status = "Success".to_owned();
+                closed.message = CLOSED_EARLY.to_owned();
                 event.set_response(200, Some(&closed));
             }
         });
@@ -304,13 +302,12 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
 }
 
 fn panic_status(text: &str) -> Status {
-    Status {
-        status: "Failure".into(),
-        reason: "InternalError".into(),
-        message: format!("APIServer panic'd: {text}"),
-        code: 500,
-        ..Status::default()
-    }
+    let mut status = Status::default();
+    status.status = "Failure".to_owned();
+    status.reason = "InternalError".to_owned();
+    status.message = format!("APIServer panic'd: {text}");
+    status.code = 500;
+    status
 }
 
 /// Now, as Kubernetes' MicroTime: RFC 3339, microseconds, UTC.
