@@ -54,7 +54,7 @@ impl Fixture {
     async fn told(&self) -> Vec<(Stage, u16, String)> {
         let told = |event: Event| {
             let status = event.response_status.unwrap_or_default();
-            (event.stage, status.code, status.message)
+            (event.stage, status.code, status.message.clone())
         };
         self.events().await.into_iter().map(told).collect()
     }
