@@ -3,6 +3,7 @@
 //! `words.rs` makes Go's way of writing flags clap's, `flags.rs` lists them, `settings.rs` checks them against each
 //! other; what comes out is [`ApiserverSettings`], plain values that the server crate is started from.
 
+mod etcd;
 pub mod flags;
 pub mod gates;
 mod own_pki;
@@ -231,6 +232,9 @@ pub enum SettingsError {
     /// etcd without servers.
     #[error("--storage=etcd needs --etcd-servers, such as https://127.0.0.1:2379")]
     NoEtcdServers,
+    /// TLS without knowing whom to believe.
+    #[error("--etcd-servers with https needs --etcd-cafile, the authority of their certificates")]
+    NoEtcdCa,
     /// A flag for etcd without servers.
     #[error("{flag} needs --etcd-servers: without them objects are kept in a file here")]
     EtcdFlagAlone {

@@ -9,6 +9,7 @@ use crate::apiserver::{self, ApiserverFlags, words};
 use crate::exit::{self, Failure};
 use crate::explain::{self, ExplainFlags};
 use crate::pki::{self, PkiCommand};
+use crate::store::{self, StoreFlags};
 use crate::up::{self, UpFlags};
 
 /// The Mixed Version Proxy for Kubernetes.
@@ -34,6 +35,9 @@ pub enum Command {
     /// Run an API server of one Kubernetes version, with the Mixed Version Proxy in its handler chain
     #[command(after_help = apiserver::AFTER_HELP)]
     Apiserver(Box<ApiserverFlags>),
+    /// Offer one store to several API servers, over etcd's v3 protocol
+    #[command(after_help = store::AFTER_HELP)]
+    Store(StoreFlags),
     /// Start servers of several versions on this machine and show that they work as one
     #[command(after_help = up::AFTER_HELP)]
     Up(UpFlags),
@@ -107,6 +111,7 @@ fn takes_value(command: &clap::Command, subcommand: &str, name: &str) -> Option<
 pub fn run(typed: Typed) -> Result<(), Failure> {
     match typed.command {
         Command::Apiserver(flags) => apiserver::run(*flags, &typed.unneeded),
+        Command::Store(flags) => store::run(&flags),
         Command::Up(flags) => up::run(&flags),
         Command::Explain(flags) => explain::run(&flags),
         Command::Pki(command) => pki::run(&command),

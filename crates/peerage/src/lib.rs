@@ -1,7 +1,7 @@
 //! The `peerage` binary: words typed → settings → run → exit code.
 //!
 //! - [`cli`]: the command line. [`exit`]: how a command ends.
-//! - [`apiserver`]: the settings of an API server. [`pki`]: certificates and kubeconfigs. [`up`]: several servers.
+//! - [`apiserver`]: the settings of an API server. [`store`]: a store for several. [`pki`]: certificates and kubeconfigs. [`up`]: several servers.
 //!   [`explain`]: who answers a request.
 //! - [`client`], [`logging`], [`signals`], [`duration`], [`output`]: what several commands need.
 //!

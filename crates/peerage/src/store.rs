@@ -3,6 +3,9 @@
 //! Flags are etcd's where etcd has them. The store itself is `peerage-store`'s, the protocol `peerage-etcd`'s; here is
 //! only which file, which address, and who may come.
 
+mod run;
+
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -12,6 +15,7 @@ use crate::apiserver::flags::parse_bool;
 use crate::apiserver::settings::{KeyPairFiles, default_data_dir};
 use crate::exit::{Failure, Kind};
 use crate::logging::LogFlags;
+pub use run::run;
 
 /// What `--help` says after the flags.
 pub const AFTER_HELP: &str = "\
@@ -126,6 +130,15 @@ pub enum Place {
         /// Pages.
         max_pages: Option<u32>,
     },
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory"),
+            Self::Sqlite { file, .. } => write!(f, "sqlite:{}", file.display()),
+        }
+    }
 }
 
 /// Who may come.
