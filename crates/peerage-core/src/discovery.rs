@@ -2,12 +2,14 @@
 //!
 //! [`aggregated`] is the one document that modern servers answer (`apidiscovery.k8s.io` v2, and v2beta1 with the
 //! same fields), [`legacy`] the four that every server answers, [`read`] takes either from a server leniently
-//! and refuses what cannot be true, [`convert`] turns the one form into the other. Which form a client gets is
+//! and refuses what cannot be true, [`convert`] turns the one form into the other, [`assemble`] makes the
+//! document of one server from what it serves for different reasons. Which form a client gets is
 //! negotiated in `media`; which documents are merged is [`crate::merge`]'s.
 //!
 //! Invariant: reading a document that kube-apiserver wrote and writing it again gives the same bytes.
 
 pub mod aggregated;
+pub mod assemble;
 pub mod convert;
 pub mod legacy;
 pub mod read;
@@ -16,6 +18,7 @@ pub use aggregated::{
     ApiGroupDiscovery, ApiGroupDiscoveryList, ApiResourceDiscovery, ApiSubresourceDiscovery,
     ApiVersionDiscovery, DiscoveryVersion, Freshness, GroupMetadata, ResponseKind, Scope,
 };
+pub use assemble::{Priority, ServedVersion, Source};
 pub use convert::{StorageVersionHashes, from_legacy};
 pub use legacy::{
     ApiGroup, ApiGroupList, ApiResource, ApiResourceList, ApiVersions, GroupVersionForDiscovery,
