@@ -11,6 +11,9 @@
 //!
 //! Differs: kube-apiserver erases such fields with any write through a server that does not know them.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use crate::field;
@@ -145,7 +148,9 @@ impl<'s> Stored<'s> {
         let (elements, mode) = match self.list.unwrap_or(list) {
             ListType::Set => (vec![None; nodes.len()], self.mode),
             ListType::Map(keys) => {
-                let find = |node| find_by_keys(types, items, keys, node, stored);
+                let keys = Keys::new(types, items, keys);
+                let index = index(stored.iter().map(|stored| (keys.of(stored), stored)));
+                let find = |node: &Node<'_>| index.get(&keys.of_node(node)).copied();
                 (nodes.iter().map(find).collect(), self.mode)
             }
             ListType::Atomic if scalars => (vec![None; nodes.len()], self.mode),
@@ -156,9 +161,15 @@ impl<'s> Stored<'s> {
                 if unchanged {
                     (pairs().map(|(_, stored)| Some(stored)).collect(), self.mode)
                 } else {
-                    let find = |node| {
-                        let mut stored = stored.iter().filter(|s| has_unknown(types, items, s));
-                        stored.find(|stored| same(types, items, node, stored))
+                    let odd = stored.iter().filter(|s| has_unknown(types, items, s));
+                    let odd = odd.filter_map(|stored| {
+                        let known = known(types, items, &Node::from_value(stored))?;
+                        Some((known.to_string(), stored))
+                    });
+                    let index = index(odd);
+                    let find = |node: &Node<'_>| {
+                        let known = known(types, items, node).filter(|_| !index.is_empty())?;
+                        index.get(&known.to_string()).copied()
                     };
                     (nodes.iter().map(find).collect(), Mode::Repeat)
                 }
@@ -199,41 +210,61 @@ impl<'s> StoredList<'s> {
     }
 }
 
-fn find_by_keys<'s>(
-    types: &Types,
-    items: TypeId,
-    keys: &[std::sync::Arc<str>],
-    node: &Node<'_>,
-    stored: &'s [Value],
-) -> Option<&'s Value> {
-    let schema = types.get(items).as_struct();
-    let default = |key: &str| {
-        let property = schema.and_then(|schema| schema.properties.get(key));
-        property.and_then(|property| property.default.clone())
-    };
-    let sent: Vec<Option<Value>> = keys
-        .iter()
-        .map(|key| node.get(key).map(Node::to_value).or_else(|| default(key)))
-        .collect();
-    stored.iter().find(|stored| {
-        let found = keys
-            .iter()
-            .map(|key| stored.get(&**key).cloned().or_else(|| default(key)));
-        found.eq(sent.iter().cloned())
-    })
+/// Stored elements by what identifies them; of equal ones the first.
+fn index<'s>(elements: impl Iterator<Item = (String, &'s Value)>) -> HashMap<String, &'s Value> {
+    let mut index = HashMap::new();
+    for (identity, stored) in elements {
+        index.entry(identity).or_insert(stored);
+    }
+    index
+}
+
+/// The fields that identify an element, with their defaults.
+struct Keys<'t> {
+    keys: Vec<(&'t str, Value)>,
+}
+
+impl<'t> Keys<'t> {
+    fn new(types: &'t Types, items: TypeId, keys: &'t [Arc<str>]) -> Keys<'t> {
+        let schema = types.get(items).as_struct();
+        let default = |key: &str| {
+            let property = schema.and_then(|schema| schema.properties.get(key));
+            property
+                .and_then(|property| property.default.clone())
+                .unwrap_or_default()
+        };
+        let keys = keys.iter().map(|key| (&**key, default(key)));
+        Keys {
+            keys: keys.collect(),
+        }
+    }
+
+    fn of(&self, element: &Value) -> String {
+        self.text(|key| element.get(key).cloned())
+    }
+
+    fn of_node(&self, node: &Node<'_>) -> String {
+        self.text(|key| node.get(key).map(Node::to_value))
+    }
+
+    fn text(&self, get: impl Fn(&str) -> Option<Value>) -> String {
+        let keys = self.keys.iter();
+        let values = keys.map(|(key, default)| get(key).unwrap_or_else(|| default.clone()));
+        Value::Array(values.collect()).to_string()
+    }
 }
 
 /// Whether a new value and a stored one are the same in what the schema knows.
 fn same(types: &Types, ty: TypeId, node: &Node<'_>, stored: &Value) -> bool {
-    let known = |node: &Node<'_>| {
-        let mut value = schema::decode(types, ty, node).ok()?.value;
-        schema::apply_defaults(types, ty, &mut value);
-        Some(value)
-    };
-    match (known(node), known(&Node::from_value(stored))) {
-        (Some(new), Some(old)) => new == old,
-        _ => false,
-    }
+    let new = known(types, ty, node);
+    new.is_some() && new == known(types, ty, &Node::from_value(stored))
+}
+
+/// What the schema knows of a value, with its defaults; none if it is not of the type.
+fn known(types: &Types, ty: TypeId, node: &Node<'_>) -> Option<Value> {
+    let mut value = schema::decode(types, ty, node).ok()?.value;
+    schema::apply_defaults(types, ty, &mut value);
+    Some(value)
 }
 
 #[cfg(test)]

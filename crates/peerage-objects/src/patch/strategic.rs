@@ -6,6 +6,8 @@
 
 mod order;
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value};
 
 use super::go_value;
@@ -123,7 +125,8 @@ fn merge_map(
             }
             (Some(Value::Array(old)), Value::Array(new)) => {
                 if deletes {
-                    old.retain(|item| !new.contains(item));
+                    let gone: HashSet<String> = new.iter().map(Value::to_string).collect();
+                    old.retain(|item| !gone.contains(&item.to_string()));
                 } else if hints.merges_lists() {
                     *old = merge_list(types, hints, std::mem::take(old), new)?;
                 } else {
@@ -246,18 +249,23 @@ fn merge_list(
     let server = old.clone();
     let (mut merged, new) = special_elements(old, new, key)?;
     let wanted = new.clone();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for (at, item) in merged.iter().enumerate() {
+        if let Some(identity) = item.get(key) {
+            places.entry(identity.to_string()).or_insert(at);
+        }
+    }
     for item in new {
         let Value::Object(mut item) = item else {
             continue;
         };
-        let identity = item.get(key).ok_or_else(|| no_key(&item, key))?.clone();
-        let found = merged
-            .iter_mut()
-            .find(|old| old.get(key) == Some(&identity));
+        let identity = item.get(key).ok_or_else(|| no_key(&item, key))?.to_string();
+        let found = places.get(&identity).and_then(|at| merged.get_mut(*at));
         match found {
             Some(Value::Object(old)) => merge_map(types, hints.items(types), old, item)?,
             _ => {
                 drop_from_map(&mut item);
+                places.insert(identity, merged.len());
                 merged.push(Value::Object(item));
             }
         }
@@ -286,7 +294,7 @@ fn special_elements(
     new: Vec<Value>,
     key: &str,
 ) -> Result<(Vec<Value>, Vec<Value>), String> {
-    let (mut left, mut replace) = (Vec::new(), false);
+    let (mut left, mut gone, mut replace) = (Vec::new(), HashSet::new(), false);
     for item in new {
         let Value::Object(fields) = &item else {
             continue;
@@ -295,7 +303,7 @@ fn special_elements(
             None => left.push(item),
             Some(Value::String(directive)) if directive == "delete" => {
                 let identity = fields.get(key).ok_or_else(|| no_key(fields, key))?;
-                old.retain(|old| old.get(key) != Some(identity));
+                gone.insert(identity.to_string());
             }
             Some(Value::String(directive)) if directive == "replace" => replace = true,
             Some(Value::String(directive)) if directive == "merge" => {
@@ -304,15 +312,21 @@ fn special_elements(
             Some(directive) => return Err(bad_directive(directive, fields)),
         }
     }
-    Ok(if replace {
-        (left, Vec::new())
-    } else {
-        (old, left)
-    })
+    if replace {
+        return Ok((left, Vec::new()));
+    }
+    if !gone.is_empty() {
+        let stays = |old: &Value| {
+            old.get(key)
+                .is_none_or(|old| !gone.contains(&old.to_string()))
+        };
+        old.retain(stays);
+    }
+    Ok((old, left))
 }
 
 fn deduplicate(items: Vec<Value>) -> Vec<Value> {
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     let new = |item: &Value| seen.insert(item.to_string());
     items.into_iter().filter(new).collect()
 }

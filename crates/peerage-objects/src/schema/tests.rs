@@ -272,6 +272,26 @@ fn required_fields_and_allowed_values_are_checked() {
 }
 
 #[test]
+fn the_status_is_looked_into_only_where_wanted() {
+    let mut types = Types::new();
+    let text = types.push(Schema::anonymous(SchemaKind::String(StringFormat::Any)));
+    let status = examples::fields(vec![("phase", Property::new(text))], &["phase"]);
+    let status = types.push(Schema::anonymous(SchemaKind::Struct(status)));
+    let kind = examples::fields(vec![("status", Property::new(status))], &[]);
+    let kind = types.push(Schema::anonymous(SchemaKind::Struct(kind)));
+    let value = json!({"status": {}});
+    let checks = |status| Checks {
+        status,
+        ..Checks::default()
+    };
+    assert!(validate(&types, kind, &value, "", checks(false)).is_empty());
+    assert_eq!(
+        validate(&types, kind, &value, "", checks(true))[0].line(),
+        "status.phase: Required value"
+    );
+}
+
+#[test]
 fn elements_that_must_differ_are_checked_where_wanted() {
     let e = examples();
     let value = json!({"metadata": {"finalizers": ["a/b", "a/b"]}, "spec": {"selector": {}, "template": {"spec": {"containers": [

@@ -16,6 +16,9 @@ pub struct Checks<'a> {
     /// Elements of sets and of lists with keys must differ. Custom resources are held to it; of the built-in kinds
     /// some lists may repeat a key (two environment variables of one name).
     pub unique: bool,
+    /// The object's `status` is looked into. Custom resources are held to it; what controllers write there of the
+    /// built-in kinds is nearly unchecked.
+    pub status: bool,
     /// Says of a named type's field that it need not be there although OpenAPI calls it required.
     pub waived: &'a dyn Fn(&str, &str) -> bool,
 }
@@ -24,6 +27,7 @@ impl Default for Checks<'_> {
     fn default() -> Self {
         Checks {
             unique: false,
+            status: false,
             waived: &|_, _| false,
         }
     }
@@ -67,6 +71,9 @@ impl Walk<'_> {
             (SchemaKind::Struct(schema_fields), Value::Object(fields)) => {
                 let name = schema.name.as_deref().unwrap_or_default();
                 for (field, property) in &schema_fields.properties {
+                    if path.is_empty() && !self.checks.status && **field == *"status" {
+                        continue;
+                    }
                     let path = field::child(path, field);
                     let value = fields.get(&**field).unwrap_or(&Value::Null);
                     if is_required(schema_fields, field)
