@@ -9,6 +9,7 @@
 
 mod bootstrap;
 mod catalogue;
+mod cells;
 pub mod convert;
 mod data;
 mod discovery;
