@@ -507,17 +507,33 @@ proptest! {
         }
     }
 
+    /// Each server is a peer of the others. All have heard of the same custom resources and APIServices.
     #[test]
     fn every_server_answers_the_same_bytes(
-        texts in proptest::collection::vec(any_world(), 3)
+        worlds in proptest::collection::vec(any_world(), 3), defined in any::<bool>()
     ) {
-        let servers: Vec<Arc<Documents>> = texts.iter().filter_map(|it| it.local.documents.clone()).collect();
+        let shared = "c/v1: foos bars; c/v2!; i/v1: bars";
+        let names = "c/v1/foos c/v1/bars c/v2 i/v1/bars";
+        let servers: Vec<Arc<Documents>> = worlds
+            .iter()
+            .filter_map(|world| world.local.documents.as_ref())
+            .map(|own| {
+                let mut apis = own.apis();
+                apis.items.extend(groups(if defined { shared } else { "" }).items);
+                Arc::new(Documents::new(apis, own.core()))
+            })
+            .collect();
         let view_of = |me: usize| {
             let peers = servers.iter().enumerate().filter(|(n, _)| *n != me).map(|(n, documents)| {
                 Peer { documents: Some(Arc::clone(documents)), ..peer(&format!("s{n}"), "") }
             });
-            let own = LocalApis { id: format!("s{me}").into(), documents: Some(Arc::clone(&servers[me])), server_address: "x:1".into() };
-            PeerView::build(inputs(own, peers.collect()))
+            let own = LocalApis {
+                id: format!("s{me}").into(),
+                documents: Some(Arc::clone(&servers[me])),
+                server_address: "x:1".into(),
+            };
+            let exclusions = exclusions(if defined { names } else { "" });
+            PeerView::build(ViewInputs { exclusions, ..inputs(own, peers.collect()) })
         };
         let first = all_bytes(&view_of(0), ViewScope::Merged);
         prop_assert_eq!(&all_bytes(&view_of(1), ViewScope::Merged), &first);
