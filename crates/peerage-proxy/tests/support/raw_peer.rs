@@ -103,6 +103,11 @@ async fn serve(mut wire: Wire, script: Script) {
             .await;
             continue;
         }
+        if head.contains("system:apiserver") {
+            wire.write("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+                .await;
+            continue;
+        }
         match script(head, wire).await {
             Some(back) => wire = back,
             None => return,
