@@ -6,28 +6,32 @@ use http::header::{
 use http::{HeaderMap, StatusCode};
 use peerage_core::media::{self, Encoding, Media};
 use peerage_core::{RequestInfo, Status, json};
-use peerage_http::{Response, body};
+use peerage_http::{Request, Response, body};
 
+use crate::audit::Audit;
 use crate::error::ProxyError;
 use crate::headers::{GUARD_VALUE, STALE_VIEW};
 use crate::render::{Rendering, indent};
 use crate::service::Call;
 
-/// In which form this client reads failures.
-#[derive(Clone, Copy)]
+/// In which form this client reads failures, and where they are recorded.
+#[derive(Clone)]
 pub(crate) struct Form {
     encoding: Encoding,
     head_only: bool,
+    audit: Audit,
 }
 
 impl Form {
     /// Reads it off the request.
-    pub(crate) fn of(method: &http::Method, headers: &HeaderMap, info: &RequestInfo<'_>) -> Form {
+    pub(crate) fn of(request: &Request, info: &RequestInfo<'_>) -> Form {
+        let headers = request.headers();
         let mut encoding = media::negotiate_status(text(headers, ACCEPT));
         encoding.pretty |= media::is_pretty(&info.query(), text(headers, USER_AGENT));
         Form {
             encoding,
-            head_only: method == http::Method::HEAD,
+            head_only: request.method() == http::Method::HEAD,
+            audit: Audit::of(request.extensions()),
         }
     }
 
@@ -39,7 +43,9 @@ impl Form {
             let rounded_up = after.as_secs() + u64::from(after.subsec_nanos() > 0);
             u32::try_from(rounded_up).unwrap_or(u32::MAX)
         });
-        let mut response = self.say(&status(error, after), &call.shared.options.rendering);
+        let status = status(error, after);
+        self.audit.refused(error.reason(), &status);
+        let mut response = self.say(&status, &call.shared.options.rendering);
         if matches!(error, ProxyError::NotForPeers { .. }) {
             response.headers_mut().insert(STALE_VIEW, GUARD_VALUE);
         }
@@ -72,7 +78,7 @@ impl Form {
         // A Status is structs and strings, which JSON can always hold.
         let json = json::to_body(status).unwrap_or_default();
         if self.encoding.media == Media::Yaml
-            && let Some(yaml) = rendering.yaml.from_json(&json)
+            && let Some(yaml) = rendering.yaml.write(&json)
         {
             return (Media::Yaml, yaml);
         }

@@ -75,7 +75,7 @@ impl Asked {
 
 /// The answer; `None` if the local service has to say that there is no such document.
 pub(crate) fn answer(call: &Call, asked: &Asked, request: &Request) -> Option<Response> {
-    let form = Form::of(request.method(), request.headers(), &call.info);
+    let form = Form::of(request, &call.info);
     let accept = text(request.headers(), ACCEPT);
     let rendering = &call.shared.options.rendering;
     let negotiated = negotiate_discovery(accept, asked.path, rendering.serves_v2beta1);
@@ -204,12 +204,7 @@ fn encode(
     pretty: bool,
 ) -> (&'static str, bytes::Bytes) {
     if accept.media == Media::Yaml
-        && let Some(yaml) = call
-            .shared
-            .options
-            .rendering
-            .yaml
-            .from_json(&rendered.bytes)
+        && let Some(yaml) = call.shared.options.rendering.yaml.write(&rendered.bytes)
     {
         return (accept.content_type(), yaml.into());
     }
@@ -266,7 +261,8 @@ mod tests {
     #[test]
     fn discovery_paths_are_told_from_others_with_and_without_a_last_slash() {
         use DiscoveryPath::{Core, Group, Groups, GroupsSlash, Resources};
-        let rows: &[(&str, Option<(DiscoveryPath, &str, &str)>)] = &[
+        type Expected = Option<(DiscoveryPath, &'static str, &'static str)>;
+        let rows: &[(&str, Expected)] = &[
             ("/api", Some((Core, "", ""))),
             ("/api/", Some((Core, "", ""))),
             ("/apis", Some((Groups, "", ""))),

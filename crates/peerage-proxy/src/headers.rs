@@ -28,8 +28,7 @@ pub const PEER: HeaderName = HeaderName::from_static("x-peerage-peer");
 pub const REASON: HeaderName = HeaderName::from_static("x-peerage-reason");
 /// On an answer to a peer: it sent a request here that this server cannot serve, so its view is out of date.
 pub const STALE_VIEW: HeaderName = HeaderName::from_static("x-peerage-stale-view");
-/// The ID under which every server on the way audits the request.
-pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+pub use peerage_auth::audit::AUDIT_ID;
 
 /// What is said on a forwarded request beside what the client said.
 pub(crate) struct Outgoing<'a> {

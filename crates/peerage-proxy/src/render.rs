@@ -5,8 +5,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// How documents are written.
-#[derive(Clone)]
+/// How documents are written. By default as versions from 1.35 on do it.
+#[derive(Clone, Default)]
 pub struct Rendering {
     /// Whether the version that is served still knows aggregated discovery v2beta1 (it went with 1.35).
     pub serves_v2beta1: bool,
@@ -16,7 +16,9 @@ pub struct Rendering {
 
 /// Turns a JSON value into YAML.
 #[derive(Clone)]
-pub struct Yaml(Arc<dyn Fn(&serde_json::Value) -> Option<Vec<u8>> + Send + Sync>);
+pub struct Yaml(Arc<WriteYaml>);
+
+type WriteYaml = dyn Fn(&serde_json::Value) -> Option<Vec<u8>> + Send + Sync;
 
 impl Yaml {
     /// A writer that calls this function; `None` where it cannot write the value.
@@ -27,7 +29,7 @@ impl Yaml {
     }
 
     /// The same document as YAML.
-    pub(crate) fn from_json(&self, json: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn write(&self, json: &[u8]) -> Option<Vec<u8>> {
         (self.0)(&serde_json::from_slice(json).ok()?)
     }
 }
@@ -35,15 +37,6 @@ impl Yaml {
 impl Default for Yaml {
     fn default() -> Yaml {
         Yaml::new(|value| Some(serde_saphyr::to_string(value).ok()?.into_bytes()))
-    }
-}
-
-impl Default for Rendering {
-    fn default() -> Rendering {
-        Rendering {
-            serves_v2beta1: false,
-            yaml: Yaml::default(),
-        }
     }
 }
 
@@ -116,7 +109,7 @@ mod tests {
     #[test]
     fn yaml_is_block_style_with_sorted_keys() {
         let json = br#"{"kind":"APIGroup","apiVersion":"v1","versions":[{"version":"v1","groupVersion":"apps/v1"}]}"#;
-        let yaml = Yaml::default().from_json(json).unwrap();
+        let yaml = Yaml::default().write(json).unwrap();
         let expected =
             "apiVersion: v1\nkind: APIGroup\nversions:\n- groupVersion: apps/v1\n  version: v1\n";
         assert_eq!(String::from_utf8(yaml).unwrap(), expected);

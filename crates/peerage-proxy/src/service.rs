@@ -139,7 +139,7 @@ impl Call {
                 Either::Left(inner.call(request))
             }
             Plan::Refuse(error) => {
-                let form = Form::of(request.method(), request.headers(), &self.info);
+                let form = Form::of(&request, &self.info);
                 let response = form.refuse(&self, &error);
                 Either::Right(std::future::ready(Ok(response)).boxed())
             }
@@ -185,7 +185,7 @@ impl Call {
         peers: Vec<Arc<Peer>>,
         reason: &'static str,
     ) -> Response {
-        let form = Form::of(request.method(), request.headers(), &self.info);
+        let form = Form::of(&request, &self.info);
         let own_id = self.snapshot.view.local_id();
         match forward::forward(&self.shared, &self.info, request, peers, own_id, reason).await {
             Ok(response) => response,
@@ -243,12 +243,8 @@ impl Claims {
     }
 
     fn annotate(self, request: &Request) {
-        let audit = Audit::of(request.extensions());
         // Kubernetes' own servers do not give their name.
         let peer = self.peer.as_deref().unwrap_or("unnamed");
-        audit.annotate("peerage.io/came-from", peer);
-        if let Some(reason) = self.reason.as_deref() {
-            audit.annotate("peerage.io/came-reason", reason);
-        }
+        Audit::of(request.extensions()).came(peer, self.reason.as_deref());
     }
 }

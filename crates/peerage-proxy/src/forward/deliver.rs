@@ -73,7 +73,8 @@ impl Forward<'_> {
         let named = told.then_some(&*peer.id);
         if status == StatusCode::SWITCHING_PROTOCOLS {
             let client = self.client.ok_or(ProxyError::UpgradeAnswer(status))?;
-            return tunnel::join(self.shared, client, response, named, in_flight);
+            let held = (in_flight, self.audit);
+            return tunnel::join(self.shared, client, response, named, held);
         }
         headers::incoming(response.headers_mut(), named);
         Ok(response.map(|body| body::guarded(body, in_flight)))
@@ -83,8 +84,7 @@ impl Forward<'_> {
         self.shared
             .metrics
             .rerouted(&peer.id, self.info, status, self.started.elapsed());
-        self.audit.annotate("peerage.io/sent-to", &peer.id);
-        self.audit.annotate("peerage.io/sent-reason", self.reason);
+        self.audit.sent(&peer.id, self.reason);
         if self.shared.options.log_requests {
             tracing::info!(
                 peer = &*peer.id,

@@ -12,6 +12,7 @@ use hyper::upgrade::OnUpgrade;
 use peerage_http::{Drain, Response, body, hop, tunnel};
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::audit::Audit;
 use crate::error::ProxyError;
 use crate::headers;
 use crate::health::InFlight;
@@ -39,13 +40,14 @@ impl Client {
     }
 }
 
-/// Answers 101 and joins the two connections when that has been written.
+/// Answers 101 and joins the two connections when that has been written. `held` is kept until the tunnel has ended,
+/// which is the end of the request.
 pub(super) fn join(
     shared: &Arc<Shared>,
     client: Client,
     mut response: Response,
     named: Option<&str>,
-    in_flight: InFlight,
+    held: (InFlight, Audit),
 ) -> Result<Response, ProxyError> {
     let upstream: Option<OnUpgrade> = response.extensions_mut().remove();
     let upstream = upstream.ok_or(ProxyError::UpgradeAnswer(StatusCode::SWITCHING_PROTOCOLS))?;
@@ -70,7 +72,7 @@ pub(super) fn join(
             () = stop.cancelled() => {}
         }
         // The connection to the peer lives as long as the body of its 101.
-        drop((body_of_101, in_flight, place));
+        drop((body_of_101, held, place));
     });
     head.extensions.clear();
     Ok(Response::from_parts(head, body::empty()))

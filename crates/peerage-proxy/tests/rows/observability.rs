@@ -4,7 +4,13 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use http::StatusCode;
+use peerage_auth::VerifiedPeer;
+use peerage_auth::audit::{AuditLog, AuditOptions};
+use peerage_core::RequestInfo;
+use peerage_core::audit::{Level, Policy};
+use peerage_http::{ConnInfo, Request};
 
+use super::support::world::{jane, request, with};
 use super::support::*;
 
 const WIDGETS: &str = "/apis/new.example.com/v1/widgets";
@@ -183,4 +189,104 @@ async fn the_line_per_request_can_be_turned_down() {
         Some("apiserver-new")
     );
     assert!(!lines.text().contains("forwarded a request"));
+}
+
+/// S16: one number over both hops, annotations on both sides that say which peer and why.
+#[tokio::test]
+async fn row_13_both_audit_logs_say_that_a_request_was_sent_on_to_whom_and_why() {
+    let pki = Pki::new();
+    let peer = FakePeer::start(&pki, "apiserver-new", &documents::core(), &documents::new()).await;
+    let world = World::start(pki, vec![live("apiserver-new", peer.address)]);
+    world.until_state("apiserver-new", "serving").await;
+    let log = AuditFile::open();
+    world
+        .send(log.begin(request("GET", WIDGETS), "number-1"))
+        .await;
+    let sent = peer.requests().pop().unwrap();
+    assert_eq!(sent.headers["audit-id"], "number-1");
+
+    // What the peer got, as its own proxy sees it.
+    let mut received = request("GET", "/apis/apps/v1/deployments");
+    received.extensions_mut().insert(VerifiedPeer);
+    for name in ["x-peerage-peer", "x-peerage-reason"] {
+        received
+            .headers_mut()
+            .insert(name, sent.headers[name].clone());
+    }
+    world.send(log.begin(received, "number-2")).await;
+    peer.kill();
+    world.until_state("apiserver-new", "unreachable").await;
+    world
+        .send(log.begin(request("GET", WIDGETS), "number-3"))
+        .await;
+
+    let annotations = log.annotations().await;
+    for (number, key, value) in [
+        ("number-1", "peerage.io/sent-to", "apiserver-new"),
+        ("number-1", "peerage.io/sent-reason", "group"),
+        ("number-2", "peerage.io/came-from", "apiserver-local"),
+        ("number-2", "peerage.io/came-reason", "group"),
+        ("number-3", "peerage.io/refused", "not_known"),
+    ] {
+        assert_eq!(
+            annotations[number][key], value,
+            "{number} {key}: {annotations}"
+        );
+    }
+    // A client cannot make itself a peer in the log.
+    let liar = with(
+        request("GET", "/apis/apps/v1/deployments"),
+        "x-peerage-peer",
+        "somebody",
+    );
+    world.send(log.begin(liar, "number-4")).await;
+    assert!(
+        log.annotations()
+            .await
+            .get("number-4")
+            .is_none_or(|a| a.get("peerage.io/came-from").is_none())
+    );
+}
+
+struct AuditFile {
+    log: AuditLog,
+    file: tempfile::NamedTempFile,
+}
+
+impl AuditFile {
+    fn open() -> AuditFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut options = AuditOptions::new(Policy::uniform(Level::Metadata));
+        options.path = Some(file.path().to_owned());
+        AuditFile {
+            log: AuditLog::open(options).unwrap(),
+            file,
+        }
+    }
+
+    fn begin(&self, mut request: Request, number: &str) -> Request {
+        let target = request.uri().to_string();
+        let info = RequestInfo::parse(request.method().as_str(), &target).unwrap();
+        let connection = request.extensions().get::<ConnInfo>().unwrap().clone();
+        let event = self
+            .log
+            .begin(number, &jane(), &info, request.headers(), &connection);
+        request.extensions_mut().insert(event);
+        request
+    }
+
+    /// The annotations of each request's last event.
+    async fn annotations(&self) -> serde_json::Value {
+        self.log.flush().await;
+        let text = std::fs::read_to_string(self.file.path()).unwrap();
+        let mut all = serde_json::Map::new();
+        for line in text.lines() {
+            let event: serde_json::Value = serde_json::from_str(line).unwrap();
+            if event["stage"] == "ResponseComplete" {
+                let number = event["auditID"].as_str().unwrap().to_owned();
+                all.insert(number, event["annotations"].clone());
+            }
+        }
+        all.into()
+    }
 }

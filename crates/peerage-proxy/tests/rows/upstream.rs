@@ -263,7 +263,8 @@ async fn upstream_test_peer_discovery_metrics() {
 /// with recently deleted definitions have no counterpart: a deleted definition ends its exclusion at once.
 #[tokio::test]
 async fn upstream_test_exclusions() {
-    let rows: &[(&str, Vec<Exclusion>, &[(&str, bool)])] = &[
+    type Listed = &'static [(&'static str, bool)];
+    let rows: &[(&str, Vec<Exclusion>, Listed)] = &[
         (
             "empty exclusion no changes",
             vec![],
