@@ -25,6 +25,7 @@ async fn served(store: Arc<dyn Store>, guard: Box<dyn Any + Send + Sync>) -> Fix
     assert!(client.txn(Txn::new()).await.unwrap().succeeded);
     Fixture {
         guard: Box::new((guard, shutdown.drop_guard())),
+        cuts_off: false,
         ..Fixture::new(client)
     }
 }

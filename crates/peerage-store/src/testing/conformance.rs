@@ -4,6 +4,9 @@
 //! a new, empty store. Tests that need another bound than a store's own are in the store's file.
 
 mod basics;
+mod concurrent;
+mod leases;
+mod linear;
 mod watching;
 
 use std::any::Any;
@@ -12,12 +15,17 @@ use std::sync::Arc;
 use crate::store::Store;
 
 pub use basics::*;
+pub use concurrent::*;
+pub use leases::*;
+pub use linear::*;
 pub use watching::*;
 
 /// A store under test, and what has to live as long as it.
 pub struct Fixture {
     /// The store, new and empty.
     pub store: Arc<dyn Store>,
+    /// Whether a watcher that does not read is cut off. If not, it must go on by itself.
+    pub cuts_off: bool,
     /// Kept until the test ends.
     pub guard: Box<dyn Any + Send + Sync>,
 }
@@ -27,6 +35,7 @@ impl Fixture {
     pub fn new(store: impl Store) -> Self {
         Fixture {
             store: Arc::new(store),
+            cuts_off: true,
             guard: Box::new(()),
         }
     }
@@ -59,6 +68,12 @@ macro_rules! conformance {
             a_watch_shows_previous_values_and_filters_kinds,
             a_watch_from_a_compacted_revision_ends_with_that_error,
             progress_is_told_when_asked_for,
+            ten_writers_and_ten_watchers_agree_on_one_order,
+            a_watcher_that_does_not_read_costs_little_and_misses_nothing,
+            every_answer_fits_one_order_that_respects_real_time,
+            the_keys_of_a_lease_that_runs_out_go_in_one_revision,
+            a_lease_that_is_kept_alive_outlives_one_that_is_not,
+            a_lease_knows_its_keys_and_takes_them_along,
         );
     };
     ($fixture:path: $($case:ident),* $(,)?) => {
