@@ -7,6 +7,7 @@ mod etcd;
 pub mod flags;
 pub mod gates;
 mod own_pki;
+mod run;
 pub mod settings;
 pub mod storage;
 #[cfg(test)]
@@ -20,6 +21,7 @@ pub use flags::ApiserverFlags;
 pub use settings::ApiserverSettings;
 
 use crate::exit::{Failure, Kind};
+use crate::signals::Signals;
 
 /// What `--help` says after the flags.
 pub const AFTER_HELP: &str = "\
@@ -283,8 +285,8 @@ impl From<SettingsError> for Failure {
 
 /// Runs `peerage apiserver` until it is asked to stop.
 pub fn run(flags: ApiserverFlags, unneeded: &[&'static unneeded::Unneeded]) -> Result<(), Failure> {
-    let log = flags.log.clone();
-    let mut settings = ApiserverSettings::new(flags)?;
+    let (log, with_stdin) = (flags.log.clone(), flags.exit_with_stdin);
+    let settings = ApiserverSettings::new(flags)?;
     crate::logging::start(&log)?;
     for flag in unneeded {
         tracing::info!("--{} has no effect: {}", flag.name, flag.why);
@@ -292,6 +294,11 @@ pub fn run(flags: ApiserverFlags, unneeded: &[&'static unneeded::Unneeded]) -> R
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
     }
-    own_pki::fill_in(&mut settings)?;
-    Err(Failure::failed("this build has no server to run"))
+    crate::runtime()?.block_on(async {
+        let signals = Signals::listen()?;
+        if with_stdin {
+            signals.stop_with_stdin();
+        }
+        run::run(settings, &signals).await
+    })
 }

@@ -174,9 +174,10 @@ impl Demo {
             )));
         }
         kept(format!(
-            "{} {} created and read (answered by {by})",
+            "{} {} created and read (answered by {})",
             created["kind"].as_str().unwrap_or_default(),
-            sample::NAME
+            sample::NAME,
+            self.newest_name
         ));
 
         let version = created["metadata"]["resourceVersion"]
