@@ -8,6 +8,16 @@ pub use peerage_core::quote::quote;
 /// One error about one field.
 pub type FieldError = StatusCause;
 
+/// Adds errors of a second check, but not the same fault of the same field twice.
+pub fn add_new(errors: &mut Vec<FieldError>, more: Vec<FieldError>) {
+    for error in more {
+        let known = |known: &FieldError| known.field == error.field && known.reason == error.reason;
+        if !errors.iter().any(known) {
+            errors.push(error);
+        }
+    }
+}
+
 /// A field's path with one more name: `spec` and `name` give `spec.name`.
 pub fn child(path: &str, name: &str) -> String {
     if path.is_empty() {
@@ -31,4 +41,25 @@ pub fn key(path: &str, key: &str) -> String {
 pub(crate) fn invalid_rendered(path: &str, rendered: &str, detail: &str) -> FieldError {
     let message = format!("Invalid value: {rendered}: {detail}");
     FieldError::new("FieldValueInvalid", message, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_is_told_once() {
+        let mut errors = vec![FieldError::required("a", "")];
+        let more = vec![
+            FieldError::required("a", "really"),
+            FieldError::required("b", ""),
+            FieldError::forbidden("a", ""),
+        ];
+        add_new(&mut errors, more);
+        let lines: Vec<String> = errors.iter().map(FieldError::line).collect();
+        assert_eq!(
+            lines,
+            ["a: Required value", "b: Required value", "a: Forbidden"]
+        );
+    }
 }

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 pub use json::JsonPatch;
 
 use crate::json::{self as json_text, Node, SyntaxError};
-use crate::schema::{TypeId, Types};
+use crate::schema::{DecodeError, TypeId, Types};
 
 /// How many operations a JSON patch may have, as in Kubernetes.
 pub const MAX_OPERATIONS: usize = 10_000;
@@ -128,6 +128,22 @@ impl Patch {
         }
     }
 
+    /// The answer when what the patch makes of an object is not of its kind.
+    pub fn undecodable(&self, result: &Value, error: &DecodeError) -> Status {
+        match self {
+            Patch::Strategic(_) => self.refused(result, &error.conversion_text()),
+            _ => self.refused(result, &error.to_string()),
+        }
+    }
+
+    /// The answer when what the patch makes of an object is refused for another reason, such as unknown fields.
+    pub fn refused(&self, result: &Value, reason: &str) -> Status {
+        match self {
+            Patch::Strategic(patch) => invalid_patch(&patch.shown(), reason),
+            _ => invalid_patch(&shown_object(result), reason),
+        }
+    }
+
     /// The fields that the patch gives twice, as a strict reader names them.
     pub fn strict(&self) -> &[String] {
         match self {
@@ -180,6 +196,50 @@ impl PatchError {
 pub fn invalid_patch(shown: &str, reason: &str) -> Status {
     let cause = StatusCause::invalid("patch", shown, reason);
     Status::invalid(GroupKind::new("", ""), "", vec![cause])
+}
+
+/// An object's JSON with its metadata in the order of its Go type, as it is shown in errors about patches.
+fn shown_object(object: &Value) -> String {
+    const ORDER: [&str; 15] = [
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "labels",
+        "annotations",
+        "ownerReferences",
+        "finalizers",
+        "managedFields",
+    ];
+    let Value::Object(fields) = object else {
+        return object.to_string();
+    };
+    let member = |name: &str, value: &str| format!("{}:{value}", Value::from(name));
+    let rank = |name: &str| {
+        ORDER
+            .iter()
+            .position(|known| *known == name)
+            .unwrap_or(ORDER.len())
+    };
+    let members = fields.iter().map(|(name, value)| match value {
+        Value::Object(meta) if name == "metadata" => {
+            let mut names: Vec<&String> = meta.keys().collect();
+            names.sort_by_key(|name| rank(name));
+            let inner = names
+                .into_iter()
+                .map(|name| member(name, &meta[name].to_string()));
+            let inner: Vec<String> = inner.collect();
+            member(name, &format!("{{{}}}", inner.join(",")))
+        }
+        value => member(name, &value.to_string()),
+    });
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
 /// A value as Go's `%v` prints it.

@@ -485,6 +485,28 @@ fn patches_are_shown_as_go_prints_maps() {
     );
 }
 
+#[test]
+fn results_that_are_refused_are_shown_as_kubernetes_does() {
+    let e = examples();
+    let result = json!({"apiVersion": "v1", "datum": {"x": "y"}, "kind": "ConfigMap", "metadata": {
+        "creationTimestamp": "t", "labels": {}, "name": "typeless", "namespace": "n", "resourceVersion": "213", "uid": "u"}});
+    let merge = Patch::parse_merge(b"{}").unwrap();
+    assert_eq!(
+        merge
+            .refused(&result, "strict decoding error: unknown field \"datum\"")
+            .message,
+        " \"\" is invalid: patch: Invalid value: \"{\\\"apiVersion\\\":\\\"v1\\\",\\\"datum\\\":{\\\"x\\\":\\\"y\\\"},\\\"kind\\\":\\\"ConfigMap\\\",\\\"metadata\\\":{\\\"name\\\":\\\"typeless\\\",\\\"namespace\\\":\\\"n\\\",\\\"uid\\\":\\\"u\\\",\\\"resourceVersion\\\":\\\"213\\\",\\\"creationTimestamp\\\":\\\"t\\\",\\\"labels\\\":{}}}\": strict decoding error: unknown field \"datum\""
+    );
+    let wrong = json!({"spec": {"replicas": "3"}});
+    let error =
+        crate::schema::decode(&e.types, e.deployment, &Node::from_value(&wrong)).unwrap_err();
+    let strategic = Patch::parse_strategic(wrong.to_string().as_bytes()).unwrap();
+    assert_eq!(
+        strategic.undecodable(&wrong, &error).message,
+        " \"\" is invalid: patch: Invalid value: \"map[spec:map[replicas:3]]\": unrecognized type: int32"
+    );
+}
+
 /// The merge patch that makes one document of another.
 fn diff(from: &Value, to: &Value) -> Value {
     match (from, to) {

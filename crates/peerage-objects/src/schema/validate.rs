@@ -10,6 +10,17 @@ use serde_json::Value;
 use super::{ListType, Property, SchemaKind, StructSchema, TypeId, Types};
 use crate::field::{self, FieldError};
 
+/// Lists that OpenAPI calls required and kube-apiserver does without: the type's last name, and the field.
+const LENIENT: [(&str, &str); 7] = [
+    ("CSINodeSpec", "drivers"),
+    ("EndpointSlice", "endpoints"),
+    ("Event", "eventTime"),
+    ("LimitRangeSpec", "limits"),
+    ("SubjectRulesReviewStatus", "nonResourceRules"),
+    ("SubjectRulesReviewStatus", "resourceRules"),
+    ("TokenRequestSpec", "audiences"),
+];
+
 /// What is checked.
 #[derive(Clone, Copy)]
 pub struct Checks<'a> {
@@ -19,7 +30,8 @@ pub struct Checks<'a> {
     /// The object's `status` is looked into. Custom resources are held to it; what controllers write there of the
     /// built-in kinds is nearly unchecked.
     pub status: bool,
-    /// Says of a named type's field that it need not be there although OpenAPI calls it required.
+    /// Says of a named type's field that it need not be there although OpenAPI calls it required. By default those
+    /// fields of which kube-apiserver is known to say so.
     pub waived: &'a dyn Fn(&str, &str) -> bool,
 }
 
@@ -28,7 +40,7 @@ impl Default for Checks<'_> {
         Checks {
             unique: false,
             status: false,
-            waived: &|_, _| false,
+            waived: &is_lenient,
         }
     }
 }
@@ -137,6 +149,11 @@ impl Walk<'_> {
             }
         }
     }
+}
+
+fn is_lenient(ty: &str, field: &str) -> bool {
+    let name = ty.rsplit('.').next().unwrap_or_default();
+    LENIENT.contains(&(name, field))
 }
 
 fn is_required(schema: &StructSchema, field: &str) -> bool {
