@@ -26,7 +26,7 @@ pub enum CatalogueError {
     #[error("no catalogue of Kubernetes {0}; there is {known}", known = data::versions().join(", "))]
     UnknownVersion(String),
     /// `--runtime-config` names groups that the version does not have.
-    #[error("runtime-config: Kubernetes {version} has no API group {groups}")]
+    #[error("runtime-config: the catalogue of Kubernetes {version} has no API group {groups}")]
     UnknownGroups {
         /// The version.
         version: String,
@@ -96,7 +96,8 @@ pub struct Catalogue {
     pub(crate) base: Arc<Base>,
     groups: Vec<Group>,
     resources: Vec<Arc<Resource>>,
-    kinds: BTreeMap<GroupVersionKind, usize>,
+    /// Where resources are, in the order of group, version and kind.
+    kinds: Vec<usize>,
 }
 
 impl Base {
@@ -151,11 +152,8 @@ impl Catalogue {
             }
         }
         resources.sort_by(|a, b| key(a).cmp(&key(b)));
-        let kinds = resources
-            .iter()
-            .enumerate()
-            .map(|(at, r)| (r.gvk(), at))
-            .collect();
+        let mut kinds: Vec<usize> = (0..resources.len()).collect();
+        kinds.sort_by(|a, b| kind_key(&resources[*a]).cmp(&kind_key(&resources[*b])));
         Ok(Catalogue {
             groups: groups(&priorities, &resources),
             version,
@@ -205,10 +203,11 @@ impl Catalogue {
 
     /// A resource by the kind of its objects.
     pub fn kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Resource>> {
-        let at = self
+        let wanted = (group, version, kind);
+        let found = self
             .kinds
-            .get(&GroupVersionKind::new(group, version, kind))?;
-        self.resources.get(*at)
+            .binary_search_by(|at| kind_key(&self.resources[*at]).cmp(&wanted));
+        self.resources.get(self.kinds[found.ok()?])
     }
 
     /// The schemas.
@@ -239,6 +238,10 @@ impl Catalogue {
 
 fn key(resource: &Resource) -> (&str, &str, &str) {
     (&resource.group, &resource.version, &resource.plural)
+}
+
+fn kind_key(resource: &Resource) -> (&str, &str, &str) {
+    (&resource.group, &resource.version, &resource.kind)
 }
 
 fn check_groups(

@@ -145,6 +145,26 @@ mod tests {
         assert_eq!(again, newer);
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_delta_applied_to_the_older_set_gives_the_newer_one(
+            older: std::collections::BTreeMap<u8, Vec<u8>>,
+            newer: std::collections::BTreeMap<u8, Vec<u8>>,
+        ) {
+            let make = |all: std::collections::BTreeMap<u8, Vec<u8>>| {
+                let mut records = Records::new();
+                for (name, lines) in all {
+                    let lines: String = lines.iter().map(|l| format!("\n  {l}")).collect();
+                    records.insert(&format!("type t{name}{lines}"));
+                }
+                records
+            };
+            let (mut again, newer) = (make(older), make(newer));
+            again.apply(&newer.delta(&again)).unwrap();
+            proptest::prop_assert_eq!(again, newer);
+        }
+    }
+
     #[test]
     fn a_record_goes_to_the_end_of_its_indented_lines() {
         let set = records("# note\ntype A x=1\n  a string\n\ntype B\n");

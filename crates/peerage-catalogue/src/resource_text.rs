@@ -83,42 +83,14 @@ pub(crate) fn read(name: &str, text: &str, types: &TypeTable) -> Result<Read, Re
 }
 
 fn resource(name: &str, text: &str, types: &TypeTable) -> Result<Read, Fault> {
-    let (gv, plural) = name
-        .rsplit_once('/')
-        .ok_or(fault(name, "has no group-version"))?;
-    let (group, version) = gv.rsplit_once('/').unwrap_or(("", gv));
     let mut lines = text.lines();
     let mut words = lines.next().unwrap_or_default().split(' ').skip(2);
     let mut word = |what| words.next().ok_or(fault(name, what));
     let kind = word("has no kind")?;
     let scope = word("has no scope")?;
     let set = word("is in no set")?;
-    let kind_id = |kind: &str| {
-        types
-            .kinds
-            .get(&GroupVersionKind::new(group, version, kind))
-            .copied()
-    };
-    let list_kind = format!("{kind}List");
-    let mut resource = Resource {
-        group: group.into(),
-        version: version.into(),
-        plural: plural.into(),
-        singular: "".into(),
-        kind: kind.into(),
-        namespaced: one_of(scope, "namespaced", "cluster")?,
-        verbs: Vec::new(),
-        short_names: Vec::new(),
-        categories: Vec::new(),
-        subresources: Vec::new(),
-        storage: None,
-        storage_version_hash: None,
-        type_id: kind_id(kind),
-        list_type_id: kind_id(&list_kind),
-        list_kind: list_kind.into(),
-        columns: Vec::new(),
-        rules: Arc::new(Rules::default()),
-    };
+    let mut resource = named(name, kind, types)?;
+    resource.namespaced = one_of(scope, "namespaced", "cluster")?;
     header(&mut resource, words)?;
     for line in lines {
         let line = line.trim_start();
@@ -133,6 +105,38 @@ fn resource(name: &str, text: &str, types: &TypeTable) -> Result<Read, Fault> {
     }
     let default = one_of(set, "default", "optional")?;
     Ok(Read { resource, default })
+}
+
+/// A resource of which no more is known than its name and kind.
+fn named(name: &str, kind: &str, types: &TypeTable) -> Result<Resource, Fault> {
+    let (gv, plural) = name
+        .rsplit_once('/')
+        .ok_or(fault(name, "has no group-version"))?;
+    let (group, version) = gv.rsplit_once('/').unwrap_or(("", gv));
+    let type_of = |kind: &str| {
+        let kind = GroupVersionKind::new(group, version, kind);
+        types.kinds.get(&kind).copied()
+    };
+    let list_kind = format!("{kind}List");
+    Ok(Resource {
+        group: group.into(),
+        version: version.into(),
+        plural: plural.into(),
+        singular: "".into(),
+        kind: kind.into(),
+        namespaced: false,
+        verbs: Vec::new(),
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        subresources: Vec::new(),
+        storage: None,
+        storage_version_hash: None,
+        type_id: type_of(kind),
+        list_type_id: type_of(&list_kind),
+        list_kind: list_kind.into(),
+        columns: Vec::new(),
+        rules: Arc::new(Rules::default()),
+    })
 }
 
 fn header<'a>(resource: &mut Resource, words: impl Iterator<Item = &'a str>) -> Result<(), Fault> {

@@ -100,7 +100,7 @@ fn an_unknown_version_or_group_is_refused_by_name() {
     let error = Catalogue::load("1.37", &config).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "runtime-config: Kubernetes 1.37 has no API group nosuch.io"
+        "runtime-config: the catalogue of Kubernetes 1.37 has no API group nosuch.io"
     );
 }
 

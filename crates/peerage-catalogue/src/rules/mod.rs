@@ -38,6 +38,8 @@ pub use text::RuleTextError;
 pub struct Rules {
     /// What names may look like.
     pub names: NameRule,
+    /// The longest name, where the kind allows less than the shape of its names does.
+    pub longest_name: Option<usize>,
     /// The field selectors besides `metadata.name` and `metadata.namespace`.
     pub field_selectors: Vec<FieldSelectorRule>,
     /// How an unknown field selector is refused.

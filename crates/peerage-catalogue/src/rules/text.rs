@@ -175,7 +175,7 @@ fn kind_header(rules: &mut Rules, word: &str) -> Option<()> {
         "conditional-update" => rules.conditional_update = true,
         "keeps-status" => rules.keeps_status_on_create = true,
         "grace=pod" => rules.grace = Grace::Pod,
-        _ => return None,
+        word => rules.longest_name = Some(word.strip_prefix("longest=")?.parse().ok()?),
     }
     Some(())
 }

@@ -198,49 +198,54 @@ fn one(
         (CheckKind::NonZero, value) if value.is_none_or(|v| *v == 0) => {
             errors.push(FieldError::required(at, ""));
         }
-        (CheckKind::Enum(words), Some(Value::String(text))) if !words.contains(text) => {
-            let words = words.iter().map(String::as_str);
-            errors.push(FieldError::not_supported(at, text.as_str(), words));
+        (CheckKind::Forbidden(detail), Some(_)) => errors.push(FieldError::forbidden(at, detail)),
+        (CheckKind::Immutable, value) if old.is_some_and(|old| old != value) => {
+            errors.push(FieldError::invalid(at, value, "field is immutable"));
         }
-        (CheckKind::Format(format), Some(Value::String(text))) => {
-            let wrong = format.check(text).into_iter();
-            errors.extend(wrong.map(|detail| FieldError::invalid(at, text, &detail)));
-        }
-        (CheckKind::Minimum(least), Some(Value::Number(n)))
-            if n.as_i64().is_some_and(|n| n < *least) =>
-        {
-            let detail = format!("must be greater than or equal to {least}");
-            errors.push(FieldError::invalid(at, value, &detail));
-        }
-        (CheckKind::Maximum(most), Some(Value::Number(n)))
-            if n.as_i64().is_some_and(|n| n > *most) =>
-        {
-            let detail = format!("must be less than or equal to {most}");
-            errors.push(FieldError::invalid(at, value, &detail));
-        }
-        (CheckKind::Range(low, high), Some(Value::Number(n)))
-            if n.as_i64().is_some_and(|n| n < *low || n > *high) =>
-        {
-            let detail = format!("must be between {low} and {high}, inclusive");
-            errors.push(FieldError::invalid(at, value, &detail));
-        }
-        (CheckKind::Positive, Some(Value::Number(n))) if n.as_i64().is_some_and(|n| n <= 0) => {
-            errors.push(FieldError::invalid(at, value, "must be greater than 0"));
-        }
-        (CheckKind::MaxLength(most), Some(Value::String(text))) if text.len() > *most => {
-            errors.push(FieldError::too_long(at, *most));
+        (kind, Some(Value::String(value))) => text(kind, at, value, errors),
+        (kind, Some(Value::Number(value))) => {
+            if let Some(detail) = value.as_i64().and_then(|n| number(kind, n)) {
+                errors.push(FieldError::invalid(at, value, &detail));
+            }
         }
         (CheckKind::MaxItems(most), Some(Value::Array(list))) if list.len() > *most => {
             errors.push(FieldError::too_many(at, list.len(), *most));
         }
         (CheckKind::Unique(name), Some(Value::Array(list))) => unique(name, at, list, errors),
-        (CheckKind::Immutable, value) if old.is_some_and(|old| old != value) => {
-            errors.push(FieldError::invalid(at, value, "field is immutable"));
+        _ => {}
+    }
+}
+
+fn text(kind: &CheckKind, at: &str, value: &str, errors: &mut Vec<FieldError>) {
+    match kind {
+        CheckKind::Enum(words) if !words.iter().any(|w| w == value) => {
+            errors.push(FieldError::not_supported(at, value, words));
         }
-        (CheckKind::Forbidden(detail), Some(_)) => {
-            errors.push(FieldError::forbidden(at, detail));
+        CheckKind::Format(format) => {
+            let wrong = format.check(value).into_iter();
+            errors.extend(wrong.map(|detail| FieldError::invalid(at, value, &detail)));
+        }
+        CheckKind::MaxLength(most) if value.len() > *most => {
+            errors.push(FieldError::too_long(at, *most));
         }
         _ => {}
+    }
+}
+
+/// What is wrong with a number, if anything is.
+fn number(kind: &CheckKind, value: i64) -> Option<String> {
+    match kind {
+        CheckKind::Minimum(least) if value < *least => {
+            Some(format!("must be greater than or equal to {least}"))
+        }
+        CheckKind::Maximum(most) if value > *most => {
+            Some(format!("must be less than or equal to {most}"))
+        }
+        CheckKind::Range(low, high) if value < *low || value > *high => {
+            Some(format!("must be between {low} and {high}, inclusive"))
+        }
+        CheckKind::Positive if value <= 0 => Some("must be greater than 0".to_owned()),
+        _ => None,
     }
 }
 

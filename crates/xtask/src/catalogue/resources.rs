@@ -84,11 +84,15 @@ fn record(recording: &Recording, gv: &str, list: &[Value], resource: &Value) -> 
         let (stored, key) = storage(recording, gv, name, kind, hash)?;
         let _ = write!(out, " stored={stored} key={key}");
     }
+    subresources(&mut out, name, list);
+    columns(&mut out, recording.all.tables.get(&format!("{gv}/{name}")));
+    Ok(out)
+}
+
+fn subresources(out: &mut String, name: &str, list: &[Value]) {
     for sub in list {
-        if let Some(("", sub_name)) = text(sub, "name")
-            .strip_prefix(name)
-            .and_then(|rest| rest.split_once('/'))
-        {
+        let rest = text(sub, "name").strip_prefix(name);
+        if let Some(("", sub_name)) = rest.and_then(|rest| rest.split_once('/')) {
             let _ = write!(
                 out,
                 "\n  sub {sub_name} {} {}",
@@ -97,26 +101,20 @@ fn record(recording: &Recording, gv: &str, list: &[Value], resource: &Value) -> 
             );
         }
     }
-    for column in recording
-        .all
-        .tables
-        .get(&format!("{gv}/{name}"))
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-    {
-        let format = Some(text(column, "format"))
-            .filter(|f| !f.is_empty())
-            .unwrap_or("-");
+}
+
+fn columns(out: &mut String, columns: Option<&Value>) {
+    for column in columns.and_then(Value::as_array).into_iter().flatten() {
+        let format = Some(text(column, "format")).filter(|f| !f.is_empty());
         let _ = write!(
             out,
-            "\n  column {} {format} {} {}",
+            "\n  column {} {} {} {}",
             text(column, "type"),
+            format.unwrap_or("-"),
             column["priority"],
             text(column, "name")
         );
     }
-    Ok(out)
 }
 
 /// The kind of a subresource; with its group-version only when discovery shows one.

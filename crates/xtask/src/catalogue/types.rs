@@ -12,6 +12,35 @@ use super::recording::Recording;
 
 const GVK: &str = "x-kubernetes-group-version-kind";
 
+/// The keywords of a type that have a word.
+const TYPE_KEYWORDS: [&str; 8] = [
+    "properties",
+    "required",
+    "type",
+    "format",
+    "oneOf",
+    "x-kubernetes-map-type",
+    "x-kubernetes-unions",
+    GVK,
+];
+
+/// The keywords of a field that have a word.
+const FIELD_KEYWORDS: [&str; 13] = [
+    "type",
+    "format",
+    "allOf",
+    "$ref",
+    "items",
+    "additionalProperties",
+    "default",
+    "enum",
+    "x-kubernetes-list-type",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-patch-strategy",
+    "x-kubernetes-patch-merge-key",
+    "x-kubernetes-map-type",
+];
+
 pub(super) fn write(recording: &Recording, records: &mut Records) -> Result<()> {
     let mut written: BTreeMap<String, String> = BTreeMap::new();
     for (path, document) in &recording.all.openapi {
@@ -66,19 +95,7 @@ fn record(name: &str, schema: &Map<String, Value>, path: &str) -> Result<String>
         let words = property_words(property).with_context(|| field.clone())?;
         let _ = write!(out, "\n  {field}{must} {words}");
     }
-    known_keywords(
-        schema,
-        &[
-            "properties",
-            "required",
-            "type",
-            "format",
-            "oneOf",
-            "x-kubernetes-map-type",
-            GVK,
-            "x-kubernetes-unions",
-        ],
-    )?;
+    known_keywords(schema, &TYPE_KEYWORDS)?;
     Ok(out)
 }
 
@@ -154,24 +171,7 @@ fn property_words(property: &Map<String, Value>) -> Result<String> {
     if let Some(default) = property.get("default") {
         let _ = write!(out, " default={default}");
     }
-    known_keywords(
-        property,
-        &[
-            "type",
-            "format",
-            "allOf",
-            "$ref",
-            "items",
-            "additionalProperties",
-            "default",
-            "enum",
-            "x-kubernetes-list-type",
-            "x-kubernetes-list-map-keys",
-            "x-kubernetes-patch-strategy",
-            "x-kubernetes-patch-merge-key",
-            "x-kubernetes-map-type",
-        ],
-    )?;
+    known_keywords(property, &FIELD_KEYWORDS)?;
     Ok(out)
 }
 
