@@ -10,7 +10,7 @@
 use std::io::Write;
 use std::ops::Range;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
 use serde_json::Value;
 
 /// A stored object and where its parts are.
@@ -121,9 +121,8 @@ impl StoredJson {
         std::str::from_utf8(&self.bytes[self.kind.clone()]).unwrap_or_default()
     }
 
-    /// Copies the object with the revision as its resourceVersion.
-    pub fn write(&self, out: &mut Vec<u8>, types: TypeFields, revision: i64) {
-        out.reserve(self.bytes.len() + 48);
+    /// Copies the object with the revision as its resourceVersion, into a buffer that grows.
+    pub fn write(&self, out: &mut impl BufMut, types: TypeFields, revision: i64) {
         let (version_at, version_end) = match &self.version {
             Version::Replace(range) => (range.start, range.end),
             Version::Insert { at, .. } => (*at, *at),
@@ -138,26 +137,27 @@ impl StoredJson {
                 self.write_version(out, &mut from, version_at, version_end, revision);
                 written = true;
             }
-            out.extend_from_slice(&self.bytes[from..cut.start]);
+            out.put_slice(&self.bytes[from..cut.start]);
             from = cut.end;
         }
         if !written {
             self.write_version(out, &mut from, version_at, version_end, revision);
         }
-        out.extend_from_slice(&self.bytes[from..]);
+        out.put_slice(&self.bytes[from..]);
     }
 
     fn write_version(
         &self,
-        out: &mut Vec<u8>,
+        out: &mut impl BufMut,
         from: &mut usize,
         at: usize,
         end: usize,
         revision: i64,
     ) {
-        out.extend_from_slice(&self.bytes[*from..at]);
+        out.put_slice(&self.bytes[*from..at]);
         *from = end;
-        // Writing to a Vec cannot fail.
+        // A buffer that grows takes everything.
+        let mut out = out.writer();
         let _ = match &self.version {
             Version::Replace(_) => write!(out, "\"{revision}\""),
             Version::Insert { before, after, .. } => {
@@ -174,9 +174,9 @@ impl StoredJson {
     }
 }
 
-/// Writes a list of stored objects, each with its revision.
+/// Writes a list of stored objects, each with its revision, into a buffer that grows.
 pub fn write_list<'a>(
-    out: &mut Vec<u8>,
+    out: &mut impl BufMut,
     head: ListHead<'_>,
     types: TypeFields,
     items: impl IntoIterator<Item = (&'a StoredJson, i64)>,
@@ -184,33 +184,35 @@ pub fn write_list<'a>(
     let text = |text: &str| Value::from(text).to_string();
     let (kind, api_version) = (text(head.kind), text(head.api_version));
     let version = head.resource_version;
-    // Writing to a Vec cannot fail.
+    let mut text_out = out.writer();
+    // A buffer that grows takes everything.
     let _ = write!(
-        out,
+        text_out,
         "{{\"kind\":{kind},\"apiVersion\":{api_version},\"metadata\":{{\"resourceVersion\":\"{version}\""
     );
     if !head.continue_token.is_empty() {
-        let _ = write!(out, ",\"continue\":{}", text(head.continue_token));
+        let _ = write!(text_out, ",\"continue\":{}", text(head.continue_token));
     }
     if let Some(remaining) = head.remaining {
-        let _ = write!(out, ",\"remainingItemCount\":{remaining}");
+        let _ = write!(text_out, ",\"remainingItemCount\":{remaining}");
     }
-    out.extend_from_slice(b"},\"items\":[");
+    out.put_slice(b"},\"items\":[");
     for (at, (item, revision)) in items.into_iter().enumerate() {
         if at > 0 {
-            out.push(b',');
+            out.put_u8(b',');
         }
         item.write(out, types, revision);
     }
-    out.extend_from_slice(b"]}");
+    out.put_slice(b"]}");
 }
 
-/// Writes one frame of a watch: `{"type":"ADDED","object":…}` and a line break.
-pub fn write_watch_frame(out: &mut Vec<u8>, event: &str, object: &StoredJson, revision: i64) {
-    // Writing to a Vec cannot fail.
-    let _ = write!(out, "{{\"type\":\"{event}\",\"object\":");
+/// Writes one frame of a watch: `{"type":"ADDED","object":…}` and a line break, into a buffer that
+/// grows.
+pub fn write_watch_frame(out: &mut impl BufMut, event: &str, object: &StoredJson, revision: i64) {
+    // A buffer that grows takes everything.
+    let _ = write!(out.writer(), "{{\"type\":\"{event}\",\"object\":");
     object.write(out, TypeFields::Keep, revision);
-    out.extend_from_slice(b"}\n");
+    out.put_slice(b"}\n");
 }
 
 /// A member as it was found: its name with the quotes, and its value.
