@@ -33,12 +33,13 @@ pub(crate) fn update(
     old: &Value,
     change: Change,
 ) -> Result<(), ApiError> {
-    let resource = call.resource();
-    let mut errors = meta::validate_update(new, old);
-    if change != Change::Mark {
-        errors.extend(content(call, new));
-        errors.extend(call.api().catalogue.validate(resource, new, Some(old)));
+    if change == Change::Mark {
+        // The server's own marks are what an update may not touch.
+        return Ok(());
     }
+    let mut errors = meta::validate_update(new, old);
+    errors.extend(content(call, new));
+    errors.extend(call.api().catalogue.validate(call.resource(), new, Some(old)));
     refuse(call, new, errors)
 }
 

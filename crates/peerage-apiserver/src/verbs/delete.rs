@@ -122,7 +122,8 @@ struct Plan {
     now: bool,
     grace: i64,
     finalizers: Vec<String>,
-    /// It has been marked before with a grace that is as short.
+    /// There is nothing to mark: it has been marked before with a grace that is as short, or it goes at once and
+    /// its kind knows no grace.
     unchanged: bool,
 }
 
@@ -133,9 +134,8 @@ impl Plan {
         let held = object["metadata"]["deletionGracePeriodSeconds"].as_i64();
         let terminating = object["metadata"]["deletionTimestamp"].is_string();
         let catalogue = &call.api().catalogue;
-        let grace = catalogue
-            .grace_seconds(call.resource(), object, options.grace_seconds)
-            .unwrap_or(0);
+        let graceful = catalogue.grace_seconds(call.resource(), object, options.grace_seconds);
+        let grace = graceful.unwrap_or(0);
         let grace = if terminating {
             grace.min(held.unwrap_or(0))
         } else {
@@ -143,9 +143,11 @@ impl Plan {
         };
         let spec = object["spec"]["finalizers"].as_array();
         let waits = &*call.resource().kind == "Namespace" && spec.is_some_and(|f| !f.is_empty());
+        let now = finalizers.is_empty() && grace == 0 && !waits;
+        let marked = terminating && held == Some(grace) && finalizers == present;
         Self {
-            now: finalizers.is_empty() && grace == 0 && !waits,
-            unchanged: terminating && held == Some(grace) && finalizers == present,
+            now,
+            unchanged: marked || now && graceful.is_none(),
             grace,
             finalizers,
         }

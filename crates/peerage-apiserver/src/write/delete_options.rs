@@ -79,10 +79,10 @@ fn from_body(bytes: &Bytes) -> Result<File, ApiError> {
     })?;
     match (file.kind.as_deref(), file.api_version.as_deref()) {
         (None | Some("" | "DeleteOptions"), _) => Ok(file),
-        (Some(kind), version) => Err(ApiError::bad_request(format!(
-            "no kind {kind:?} is registered for version {:?}: a DELETE takes DeleteOptions",
-            version.unwrap_or_default()
-        ))),
+        (Some(kind), version) => {
+            let text = peerage_objects::body::no_kind_registered(version.unwrap_or_default(), kind);
+            Err(ApiError::bad_request(text))
+        }
     }
 }
 
