@@ -26,7 +26,6 @@ pub(crate) struct Attributes<'a> {
     /// A request for a resource, as opposed to a path.
     pub(crate) resource_request: bool,
     pub(crate) group: &'a str,
-    pub(crate) version: &'a str,
     pub(crate) resource: &'a str,
     pub(crate) subresource: &'a str,
     pub(crate) namespace: &'a str,
@@ -42,7 +41,6 @@ impl<'a> Attributes<'a> {
             verb: info.verb(),
             resource_request: info.is_resource_request(),
             group: info.api_group(),
-            version: info.api_version(),
             resource: info.resource(),
             subresource: info.subresource(),
             namespace: info.namespace(),

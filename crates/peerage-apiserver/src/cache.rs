@@ -148,17 +148,6 @@ impl KindCache {
         })
     }
 
-    /// How many objects there are below `prefix`.
-    pub(crate) fn count(&self, prefix: &str) -> usize {
-        self.read(|s| {
-            if prefix.is_empty() {
-                s.objects.len()
-            } else {
-                prefixed(&s.objects, prefix).count()
-            }
-        })
-    }
-
     /// A cursor at the first event after `revision`.
     pub(crate) fn watch_from(&self, revision: Revision) -> Result<Cursor, Expired> {
         self.read(|s| {

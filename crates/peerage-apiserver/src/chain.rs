@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use crate::shim::{AuditContext, AuditLog};
-use http::{Method, StatusCode};
+use http::Method;
+use peerage_auth::audit::{self, AuditContext, AuditLog};
 use peerage_auth::{Authenticator, VerifiedPeer};
-use peerage_core::{PlainError, RequestInfo, Status};
+use peerage_core::{PlainError, RequestInfo, Status, User};
 use peerage_http::{ConnInfo, HttpService, Request, Response};
 use tower::Service;
 
@@ -80,34 +80,43 @@ impl Chain {
         let Some(conn) = parts.extensions.get::<ConnInfo>().cloned() else {
             return respond::failure(&Status::internal("the connection is unknown"));
         };
-        let identity = self.shared.authenticator.authenticate(&mut parts, &conn);
-        let identity = match identity {
+        let respond = Respond::plain(&parts.headers, &info.query());
+        let id = audit::audit_id(&parts.headers);
+        let log = self.shared.audit.clone();
+        log.ready().await;
+        let identity = match self.shared.authenticator.authenticate(&mut parts, &conn) {
             Ok(identity) => identity,
             Err(error) => {
                 tracing::debug!(%error, remote = %conn.remote, "not authenticated");
-                self.shared
-                    .audit
-                    .refused(&parts, info, &conn, StatusCode::UNAUTHORIZED);
-                return Respond::plain(&parts.headers, &info.query())
-                    .error(&Status::unauthorized().into());
+                let nobody = User::default();
+                let record = log.begin(&id, &nobody, info, &parts.headers, &conn);
+                let status = Status::unauthorized();
+                record.fail(&status);
+                return numbered(&id, record.respond(respond.error(&status.into()), false));
             }
         };
-        let audit = self
-            .shared
-            .audit
-            .begin(&mut parts, info, &conn, &identity.user);
+        let record = log.begin(&id, &identity.user, info, &parts.headers, &conn);
         if identity.verified_peer {
             parts.extensions.insert(VerifiedPeer);
         }
         parts.extensions.insert(identity.user);
-        parts.extensions.insert(audit.clone());
-        let respond = Respond::plain(&parts.headers, &info.query());
+        parts.extensions.insert(record.clone());
+        let long_running = is_long_running(info, &parts.headers);
         let request = Request::from_parts(parts, body);
-        let response = match self.authorized(request, info, &audit).await {
-            Ok(response) => response,
-            Err(error) => respond.error(&error),
+        let answer = async {
+            match self.authorized(request, info, &record, long_running).await {
+                Ok(response) => response,
+                Err(error) => {
+                    if let ApiError::Status(status) = &error {
+                        record.fail(status);
+                    }
+                    respond.error(&error)
+                }
+            }
         };
-        audit.finish(response)
+        // In a box: the future of a whole request is too large to live in another one.
+        let response = audit::observe(&record, long_running, Box::pin(answer)).await;
+        numbered(&id, response)
     }
 
     /// From impersonation on.
@@ -116,6 +125,7 @@ impl Chain {
         mut request: Request,
         info: &Arc<RequestInfo<'static>>,
         audit: &AuditContext,
+        long_running: bool,
     ) -> Result<Response, ApiError> {
         impersonation::apply(
             &self.shared.authorizer,
@@ -123,7 +133,6 @@ impl Chain {
             &mut request,
             audit,
         )?;
-        let long_running = is_long_running(info, request.headers());
         let deadline = deadline(info, self.shared.request_timeout)?;
         let _permit = match long_running {
             true => None,
@@ -131,7 +140,7 @@ impl Chain {
         };
         let user = request
             .extensions()
-            .get::<Arc<peerage_core::User>>()
+            .get::<Arc<User>>()
             .cloned()
             .ok_or_else(Status::unauthorized)?;
         let decision = self.shared.authorizer.decide(&user, &Attributes::of(info));
@@ -173,12 +182,20 @@ impl Service<Request> for Chain {
     }
 }
 
+/// The answer with the request's number, once.
+fn numbered(id: &str, mut response: Response) -> Response {
+    response
+        .headers_mut()
+        .insert(audit::AUDIT_ID, audit::told_id(id));
+    response
+}
+
 fn annotate(audit: &AuditContext, decision: &Decision) {
     audit.annotate(
         "authorization.k8s.io/decision",
         if decision.allowed { "allow" } else { "forbid" },
     );
-    audit.annotate("authorization.k8s.io/reason", &decision.reason);
+    audit.annotate("authorization.k8s.io/reason", decision.reason.as_str());
 }
 
 /// Watches and streams have no deadline and no place among the requests in flight.

@@ -65,11 +65,6 @@ impl Health {
         self.stopping.store(true, Ordering::Release);
     }
 
-    /// Whether this server is ready to answer.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.checks(Page::Readyz).iter().all(|(_, good)| *good)
-    }
-
     fn checks(&self, page: Page) -> Vec<(&'static str, bool)> {
         let mut checks = vec![
             ("ping", true),

@@ -43,7 +43,6 @@ mod render;
 mod resources;
 mod respond;
 mod server;
-mod shim;
 mod tables;
 mod validate;
 mod verbs;

@@ -6,16 +6,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes};
 use http::StatusCode;
 use peerage_core::Status;
 use peerage_core::media::Convert;
 use peerage_http::Response;
 use peerage_objects::meta;
+use peerage_objects::stored::TypeFields;
+use peerage_objects::table::ListMeta;
 use peerage_store::Revision;
 use serde_json::{Value, json};
 
-use crate::cache::CachedObject;
+use crate::cache::{CachedObject, Content};
 use crate::call::Call;
 use crate::continuation::Continuation;
 use crate::error::ApiError;
@@ -39,10 +41,10 @@ pub(crate) fn object(
 ) -> Result<Response, ApiError> {
     let mut response = match call.accept.convert {
         None => {
-            let mut out = BytesMut::new();
-            write_object(call, object, object.revision, true, &mut out)?;
+            let mut out = Vec::with_capacity(object.size() + 64);
+            write_object(call, object, object.revision, TypeFields::Keep, &mut out)?;
             out.put_u8(b'\n');
-            call.respond().json(code, out.freeze())
+            call.respond().json(code, out.into())
         }
         Some(Convert::Table(version)) => {
             let table = tables::of_object(call, version, object)?;
@@ -111,11 +113,11 @@ fn wrong_number(call: &Call, convert: Convert, is_list: bool) -> ApiError {
 }
 
 fn list_bytes(call: &Call, page: &Page) -> Result<Bytes, ApiError> {
-    let size: usize = page.objects.iter().map(|o| o.size() + 32).sum();
-    let mut out = BytesMut::with_capacity(size + 256);
+    let size: usize = page.objects.iter().map(|o| o.size() + 48).sum();
+    let mut out = Vec::with_capacity(size + 256);
     let kind = json!(&*call.resource().list_kind);
     let version = json!(call.resource().api_version());
-    let meta = list_meta(call, page);
+    let meta = json!(list_meta(call, page));
     out.put_slice(
         format!("{{\"kind\":{kind},\"apiVersion\":{version},\"metadata\":{meta},\"items\":[")
             .as_bytes(),
@@ -124,37 +126,47 @@ fn list_bytes(call: &Call, page: &Page) -> Result<Bytes, ApiError> {
         if at > 0 {
             out.put_u8(b',');
         }
-        write_object(call, object, object.revision, false, &mut out)?;
+        write_object(call, object, object.revision, TypeFields::Omit, &mut out)?;
     }
     out.put_slice(b"]}\n");
-    Ok(out.freeze())
+    Ok(out.into())
 }
 
 /// `metadata` of a list.
-pub(crate) fn list_meta(call: &Call, page: &Page) -> Value {
-    let mut meta = json!({ "resourceVersion": page.revision.to_string() });
-    if let Some((last, revision)) = &page.continuation {
-        let prefix = call.prefix();
-        let last = last.strip_prefix(prefix.as_str()).unwrap_or(last);
-        meta["continue"] = json!(Continuation::after(last, *revision).token());
+pub(crate) fn list_meta(call: &Call, page: &Page) -> ListMeta {
+    let continue_token = page
+        .continuation
+        .as_ref()
+        .map_or_else(String::new, |(last, revision)| {
+            let prefix = call.prefix();
+            let last = last.strip_prefix(prefix.as_str()).unwrap_or(last);
+            Continuation::after(last, *revision).token()
+        });
+    ListMeta {
+        resource_version: page.revision.to_string(),
+        continue_token,
+        remaining_item_count: page.remaining.filter(|r| *r > 0),
     }
-    if let Some(remaining) = page.remaining.filter(|r| *r > 0) {
-        meta["remainingItemCount"] = json!(remaining);
-    }
-    meta
 }
 
-/// Appends the object's JSON in the request's version. `typed` says whether kind and apiVersion are part of it;
-/// the items of a list of built-in kinds do without.
+/// Appends the object's JSON in the request's version: spliced from the stored bytes when that is the version they
+/// are in. The items of a list of built-in kinds do without type fields.
 fn write_object(
     call: &Call,
     object: &CachedObject,
     revision: Revision,
-    typed: bool,
-    out: &mut BytesMut,
+    types: TypeFields,
+    out: &mut Vec<u8>,
 ) -> Result<(), ApiError> {
-    let value = value(call, object, revision, typed)?;
-    serde_json::to_writer(out.writer(), &value).map_err(|e| unreadable(object, &e.to_string()))
+    if let Content::Json(json) = &object.content
+        && revision > 0
+        && json.api_version() == call.served.api_version
+    {
+        json.write(out, types, revision);
+        return Ok(());
+    }
+    let value = value(call, object, revision, types == TypeFields::Keep)?;
+    serde_json::to_writer(out, &value).map_err(|e| unreadable(object, &e.to_string()))
 }
 
 /// The object as a value in the request's version.
@@ -230,7 +242,7 @@ impl Frames {
         kind: FrameKind,
         object: &CachedObject,
         revision: Revision,
-        out: &mut BytesMut,
+        out: &mut Vec<u8>,
     ) {
         let start = out.len();
         if let Err(error) = self.try_object(call, kind, object, revision, out) {
@@ -245,14 +257,14 @@ impl Frames {
         kind: FrameKind,
         object: &CachedObject,
         revision: Revision,
-        out: &mut BytesMut,
+        out: &mut Vec<u8>,
     ) -> Result<(), ApiError> {
         out.put_slice(b"{\"type\":\"");
         out.put_slice(kind.name().as_bytes());
         out.put_slice(b"\",\"object\":");
         match call.accept.convert {
             None | Some(Convert::PartialObjectMetadataList(_)) => {
-                write_object(call, object, revision, true, out)?
+                write_object(call, object, revision, TypeFields::Keep, out)?
             }
             Some(Convert::PartialObjectMetadata(version)) => {
                 put(&partial(call, version, object, revision)?, out)
@@ -275,7 +287,7 @@ impl Frames {
         call: &Call,
         revision: Revision,
         initial_end: bool,
-        out: &mut BytesMut,
+        out: &mut Vec<u8>,
     ) {
         let mut meta = json!({ "resourceVersion": revision.to_string() });
         if initial_end {
@@ -300,7 +312,7 @@ impl Frames {
     }
 
     /// The last frame of a watch that cannot go on.
-    pub(crate) fn error(&self, error: &ApiError, out: &mut BytesMut) {
+    pub(crate) fn error(&self, error: &ApiError, out: &mut Vec<u8>) {
         let status = match error {
             ApiError::Status(status) => serde_json::to_value(status).unwrap_or_default(),
             ApiError::Plain(plain) => {
@@ -312,6 +324,6 @@ impl Frames {
     }
 }
 
-fn put(value: &Value, out: &mut BytesMut) {
+fn put(value: &Value, out: &mut Vec<u8>) {
     out.put_slice(value.to_string().as_bytes());
 }

@@ -9,14 +9,20 @@ use std::sync::Arc;
 
 use peerage_catalogue::{Catalogue, Resource, Subresource};
 use peerage_core::RequestInfo;
+use peerage_objects::table::Column;
 
 use crate::cache::{Cache, KindCache};
+use crate::tables;
 
 /// One served resource.
 #[derive(Debug)]
 pub(crate) struct Served {
     /// What it is.
     pub(crate) resource: Arc<Resource>,
+    /// Such as `apps/v1`.
+    pub(crate) api_version: String,
+    /// The columns of its Tables.
+    pub(crate) columns: Vec<Column>,
     /// Where its objects are; `None` for what is answered and never stored (reviews, tokens).
     pub(crate) place: Option<Place>,
 }
@@ -32,23 +38,9 @@ pub(crate) struct Place {
 }
 
 impl Served {
-    /// `resource.group`, or `resource` in the core group: how error texts name it.
-    pub(crate) fn qualified(&self) -> String {
-        qualified(&self.resource.group, &self.resource.plural)
-    }
-
     /// The subresource of that name.
     pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.resource.subresources.iter().find(|s| &*s.name == name)
-    }
-}
-
-/// `plural.group`, or `plural` in the core group.
-pub(crate) fn qualified(group: &str, plural: &str) -> String {
-    if group.is_empty() {
-        plural.to_owned()
-    } else {
-        format!("{plural}.{group}")
     }
 }
 
@@ -115,6 +107,8 @@ impl Resources {
                 .insert(
                     resource.plural.clone(),
                     Arc::new(Served {
+                        api_version: resource.api_version(),
+                        columns: tables::columns(resource),
                         resource: resource.clone(),
                         place,
                     }),
@@ -139,14 +133,6 @@ impl Resources {
     /// One served resource.
     pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
         self.version(group, version)?.get(plural)
-    }
-
-    /// Every served resource, in no order.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Served>> {
-        self.groups
-            .values()
-            .flat_map(|versions| versions.values())
-            .flat_map(|resources| resources.values())
     }
 
     fn version(&self, group: &str, version: &str) -> Option<&HashMap<Arc<str>, Arc<Served>>> {

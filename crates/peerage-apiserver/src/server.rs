@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::shim::AuditLog;
+use peerage_auth::audit::{AuditError, AuditLog, AuditOptions, Rotation};
 use peerage_auth::{AuthSetupError, Authenticator, AuthenticatorOptions, RequestHeaderOptions};
 use peerage_catalogue::{Catalogue, CatalogueError};
 use peerage_core::{Exclusions, PeerView};
@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tower::{Layer as _, ServiceExt as _};
+use tower::Layer as _;
 use tracing::{info, warn};
 
 use crate::api::Api;
@@ -70,8 +70,8 @@ pub enum RunError {
     #[error("cannot set up authentication")]
     Authentication(#[from] AuthSetupError),
     /// The audit log.
-    #[error("cannot open the audit log")]
-    Audit(#[source] std::io::Error),
+    #[error("cannot open the audit log (--audit-log-path)")]
+    Audit(#[from] AuditError),
     /// The host name.
     #[error("cannot tell this host's name; give one with --hostname-override")]
     Hostname,
@@ -133,7 +133,8 @@ pub async fn start(options: Options, stop: CancellationToken) -> Result<Running,
     let tls = serving_tls(&options)?;
     let authenticator = Authenticator::load(authentication(&options))?;
     let peer_tls = peer_tls(&options.peers)?;
-    let audit = AuditLog::open(&options.audit).map_err(RunError::Audit)?;
+    let counts = Metrics::default();
+    let audit = audit_log(&options, &counts)?;
 
     let root = options.key_prefix.as_str();
     let cache = Cache::start(
@@ -167,7 +168,6 @@ pub async fn start(options: Options, stop: CancellationToken) -> Result<Running,
     );
 
     let health = Arc::new(Health::default());
-    let counts = Metrics::default();
     proxy.register_metrics(&counts);
     metrics::register_features(&counts, options.peers.enabled);
     let server_metrics = ServerMetrics::default();
@@ -419,6 +419,23 @@ fn request_header(given: &RequestHeader) -> RequestHeaderOptions {
         group_headers: given.group_headers.clone(),
         extra_header_prefixes: given.extra_prefixes.clone(),
     }
+}
+
+/// Records nothing without a policy.
+fn audit_log(options: &Options, counts: &Metrics) -> Result<AuditLog, AuditError> {
+    let given = &options.audit;
+    let Some(policy) = &given.policy else {
+        return Ok(AuditLog::off());
+    };
+    let mut audit = AuditOptions::new(policy.clone());
+    audit.path = given.path.clone();
+    audit.rotation = Rotation {
+        max_bytes: given.max_size << 20,
+        max_age_days: given.max_age,
+        max_backups: given.max_backup as usize,
+    };
+    audit.metrics.register(counts);
+    AuditLog::open(audit)
 }
 
 /// A value that does not change.

@@ -1,8 +1,11 @@
-//! Objects as rows of a Table, for people: the catalogue's columns, and cells that are fields of the object.
+//! Objects as rows of a Table, for people: the catalogue's columns, with cells as far as they are fields.
 
-use crate::shim::table;
-use peerage_catalogue::Column;
+use jiff::Timestamp;
+use peerage_catalogue::Resource;
 use peerage_core::media::MetaVersion;
+use peerage_objects::table::{
+    Cell, Column, ColumnDefinition, FieldPath, IncludeObject, ListMeta, Table,
+};
 use peerage_store::Revision;
 use serde_json::{Value, json};
 
@@ -11,24 +14,37 @@ use crate::call::Call;
 use crate::error::ApiError;
 use crate::render::{self, Page};
 
-/// What comes along with each row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Include {
-    Nothing,
-    Metadata,
-    Object,
+/// The columns of a resource.
+pub(crate) fn columns(resource: &Resource) -> Vec<Column> {
+    let column = |column: &peerage_catalogue::Column| Column {
+        definition: ColumnDefinition {
+            name: column.name.to_string(),
+            kind: column.kind.to_string(),
+            format: column.format.to_string(),
+            priority: column.priority,
+        },
+        cell: cell(resource, &column.name),
+    };
+    resource.columns.iter().map(column).collect()
 }
 
-impl Include {
-    fn of(call: &Call) -> Result<Self, ApiError> {
-        match call.query().first("includeObject").unwrap_or_default() {
-            "" | "Metadata" => Ok(Self::Metadata),
-            "None" => Ok(Self::Nothing),
-            "Object" => Ok(Self::Object),
-            other => Err(ApiError::bad_request(format!(
-                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', 'Object', 'None', or empty"
-            ))),
-        }
+/// How the cells of a column are made; `<unknown>` for those that no field holds.
+fn cell(resource: &Resource, column: &str) -> Cell {
+    if let Some((_, path)) = resource
+        .rules
+        .cells
+        .iter()
+        .find(|(name, _)| &**name == column)
+    {
+        return Cell::Field(
+            FieldPath::of_fields(path.as_str().split('.')),
+            json!("<none>"),
+        );
+    }
+    match column {
+        "Name" => Cell::Name,
+        "Age" | "Created At" => Cell::creation_age(),
+        _ => Cell::Computed(|_, _| json!("<unknown>")),
     }
 }
 
@@ -38,26 +54,25 @@ pub(crate) fn of_object(
     version: MetaVersion,
     object: &CachedObject,
 ) -> Result<Value, ApiError> {
-    let rows = vec![row(call, version, object, object.revision)?];
-    let meta = json!({ "resourceVersion": object.revision.to_string() });
-    Ok(table(call, version, meta, rows, true))
+    let meta = ListMeta {
+        resource_version: object.revision.to_string(),
+        ..ListMeta::default()
+    };
+    let value = render::value(call, object, object.revision, true)?;
+    shown(version, &table(call, meta, &[value])?)
 }
 
 /// A Table of a list.
 pub(crate) fn of_list(call: &Call, version: MetaVersion, page: &Page) -> Result<Value, ApiError> {
-    Include::of(call)?;
-    let rows = page
+    let values = page
         .objects
         .iter()
-        .map(|o| row(call, version, o, o.revision));
-    let rows = rows.collect::<Result<Vec<_>, _>>()?;
-    Ok(table(
-        call,
+        .map(|o| render::value(call, o, o.revision, true));
+    let values = values.collect::<Result<Vec<_>, _>>()?;
+    shown(
         version,
-        render::list_meta(call, page),
-        rows,
-        true,
-    ))
+        &table(call, render::list_meta(call, page), &values)?,
+    )
 }
 
 /// A Table in a watch frame; the columns come with the first one only.
@@ -68,14 +83,17 @@ pub(crate) fn of_frame(
     revision: Revision,
     with_columns: bool,
 ) -> Result<Value, ApiError> {
-    let meta = json!({ "resourceVersion": revision.to_string() });
-    Ok(table(
-        call,
-        version,
-        meta,
-        vec![row(call, version, object, revision)?],
-        with_columns,
-    ))
+    let meta = ListMeta {
+        resource_version: revision.to_string(),
+        ..ListMeta::default()
+    };
+    let value = render::value(call, object, revision, true)?;
+    let table = table(call, meta, &[value])?;
+    let mut shown = shown(version, &table)?;
+    if !with_columns {
+        shown["columnDefinitions"] = Value::Null;
+    }
+    Ok(shown)
 }
 
 /// A Table without rows that carries a bookmark.
@@ -85,74 +103,46 @@ pub(crate) fn bookmark(
     meta: &Value,
     with_columns: bool,
 ) -> Value {
-    table(call, version, meta.clone(), Vec::new(), with_columns)
-}
-
-fn table(
-    call: &Call,
-    version: MetaVersion,
-    meta: Value,
-    rows: Vec<Value>,
-    with_columns: bool,
-) -> Value {
-    let columns = call.resource().columns.iter().map(column);
-    json!({
-        "kind": "Table", "apiVersion": version.api_version(), "metadata": meta,
-        "columnDefinitions": if with_columns { Value::Array(columns.collect()) } else { Value::Null },
-        "rows": rows,
-    })
-}
-
-fn column(column: &Column) -> Value {
-    json!({
-        "name": &*column.name, "type": &*column.kind, "format": &*column.format, "description": "",
-        "priority": column.priority,
-    })
-}
-
-fn row(
-    call: &Call,
-    version: MetaVersion,
-    object: &CachedObject,
-    revision: Revision,
-) -> Result<Value, ApiError> {
-    let value = render::value(call, object, revision, true)?;
-    let cells: Vec<Value> = call
-        .resource()
+    let columns = call
+        .served
         .columns
         .iter()
-        .map(|c| cell(call, c, &value))
+        .map(|c| json!(c.definition))
         .collect();
-    let mut row = json!({ "cells": cells });
-    match Include::of(call)? {
-        Include::Nothing => {}
-        Include::Object => row["object"] = value,
-        Include::Metadata => {
-            row["object"] = json!({
-                "kind": "PartialObjectMetadata", "apiVersion": version.api_version(), "metadata": value["metadata"],
-            });
-        }
-    }
-    Ok(row)
+    json!({
+        "kind": "Table", "apiVersion": version.api_version(), "metadata": meta,
+        "columnDefinitions": if with_columns { Value::Array(columns) } else { Value::Null },
+        "rows": [],
+    })
 }
 
-/// A cell by the catalogue's path, or by the two names that every kind's columns have.
-fn cell(call: &Call, column: &Column, object: &Value) -> Value {
-    match &*column.name {
-        "Name" => object["metadata"]["name"].clone(),
-        "Age" => json!(table::age(
-            &object["metadata"]["creationTimestamp"],
-            jiff::Timestamp::now().as_second()
-        )),
-        name => match call
-            .resource()
-            .rules
-            .cells
-            .iter()
-            .find(|(n, _)| **n == *name)
-        {
-            Some((_, path)) => table::cell(path.get(object), &column.kind),
-            None => json!("<unknown>"),
-        },
+fn table(call: &Call, meta: ListMeta, values: &[Value]) -> Result<Table, ApiError> {
+    let include = call
+        .query()
+        .first("includeObject")
+        .unwrap_or_default()
+        .to_owned();
+    let include = IncludeObject::parse(&include).map_err(ApiError::bad_request)?;
+    Ok(Table::new(
+        &call.served.columns,
+        meta,
+        values,
+        include,
+        Timestamp::now(),
+    ))
+}
+
+/// The table as JSON in the version of `meta.k8s.io` that was asked for; its rows' metadata too.
+fn shown(version: MetaVersion, table: &Table) -> Result<Value, ApiError> {
+    let mut value = serde_json::to_value(table).map_err(|e| ApiError::untyped(e.to_string()))?;
+    if version != MetaVersion::V1 {
+        let named = json!(version.api_version());
+        for row in value["rows"].as_array_mut().into_iter().flatten() {
+            if row["object"]["kind"] == "PartialObjectMetadata" {
+                row["object"]["apiVersion"] = named.clone();
+            }
+        }
+        value["apiVersion"] = named;
     }
+    Ok(value)
 }

@@ -39,7 +39,11 @@ pub(crate) fn update(
     }
     let mut errors = meta::validate_update(new, old);
     errors.extend(content(call, new));
-    errors.extend(call.api().catalogue.validate(call.resource(), new, Some(old)));
+    errors.extend(
+        call.api()
+            .catalogue
+            .validate(call.resource(), new, Some(old)),
+    );
     refuse(call, new, errors)
 }
 

@@ -21,16 +21,10 @@ struct Role {
     rules: Vec<Rule>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct RoleFile {
     rules: Option<Vec<Rule>>,
-}
-
-impl Default for RoleFile {
-    fn default() -> Self {
-        Self { rules: None }
-    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -66,14 +60,17 @@ struct Binding {
     subject: Box<str>,
 }
 
+/// Bindings by the name of a subject.
+type BySubject = HashMap<Box<str>, Vec<Arc<Binding>>>;
+
 /// Everything RBAC knows at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Rbac {
     pub(super) generation: [u64; 4],
     cluster_roles: HashMap<Arc<str>, Arc<Role>>,
     roles: HashMap<Arc<str>, Arc<Role>>,
-    by_user: HashMap<Box<str>, Vec<Arc<Binding>>>,
-    by_group: HashMap<Box<str>, Vec<Arc<Binding>>>,
+    by_user: BySubject,
+    by_group: BySubject,
 }
 
 impl Rbac {
@@ -112,11 +109,7 @@ impl Rbac {
         }
     }
 
-    fn index_of(
-        &mut self,
-        subject: &Subject,
-        namespace: &str,
-    ) -> Option<(&mut HashMap<Box<str>, Vec<Arc<Binding>>>, String)> {
+    fn index_of(&mut self, subject: &Subject, namespace: &str) -> Option<(&mut BySubject, String)> {
         match subject.kind.as_str() {
             "User" => Some((&mut self.by_user, subject.name.clone())),
             "Group" => Some((&mut self.by_group, subject.name.clone())),
@@ -166,15 +159,6 @@ impl Rbac {
             }
         }
         (rules, errors)
-    }
-
-    /// The rules of a role by reference, for escalation checks.
-    pub(crate) fn role_rules(&self, kind: &str, namespace: &str, name: &str) -> Option<&[Rule]> {
-        let role = match kind {
-            "ClusterRole" => self.cluster_roles.get(name)?,
-            _ => self.roles.get(format!("{namespace}/{name}").as_str())?,
-        };
-        Some(&role.rules)
     }
 
     /// Cluster role bindings first, as kube-apiserver does, then those of the namespace.

@@ -70,33 +70,6 @@ impl Rule {
                 .any(|r| covers_resource(r, a.resource, a.subresource))
             && (self.resource_names.is_empty() || self.resource_names.iter().any(|n| n == a.name))
     }
-
-    /// Whether everything that `other`, which names one verb, group and resource or one path, allows is allowed by this rule.
-    pub(crate) fn includes(&self, other: &Rule) -> bool {
-        let names = self.resource_names.is_empty()
-            || (!other.resource_names.is_empty()
-                && other
-                    .resource_names
-                    .iter()
-                    .all(|n| self.resource_names.contains(n)));
-        let all = |mine: &[String], theirs: &[String]| theirs.iter().all(|v| has(mine, v));
-        let resources = other.resources.iter().all(|wanted| {
-            let (resource, subresource) = wanted.split_once('/').unwrap_or((wanted, ""));
-            self.resources
-                .iter()
-                .any(|r| r == wanted || covers_resource(r, resource, subresource))
-        });
-        let urls = other.non_resource_urls.iter().all(|url| {
-            self.non_resource_urls
-                .iter()
-                .any(|mine| mine == url || covers_path(mine, url))
-        });
-        all(&self.verbs, &other.verbs)
-            && all(&self.api_groups, &other.api_groups)
-            && resources
-            && names
-            && urls
-    }
 }
 
 /// `*`, `pods`, `pods/log`, `*/scale`.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use peerage_catalogue::Resource;
 use peerage_objects::selector::Labels;
+use peerage_objects::stored::StoredJson;
 use peerage_store::{KeyValue, LeaseId, Revision};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -13,7 +14,7 @@ use serde_json::Value;
 #[derive(Debug)]
 pub(crate) enum Content {
     /// JSON of a Kubernetes object.
-    Json(Bytes),
+    Json(StoredJson),
     /// Something that this server cannot read as an object: another encoding, or damage. Never overwritten.
     Unreadable {
         /// The value as stored.
@@ -69,7 +70,7 @@ impl CachedObject {
     /// The object as a value of type `T`; `None` when it is unreadable or of another shape.
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Option<T> {
         match &self.content {
-            Content::Json(json) => serde_json::from_slice(json).ok(),
+            Content::Json(json) => serde_json::from_slice(json.bytes()).ok(),
             Content::Unreadable { .. } => None,
         }
     }
@@ -77,7 +78,7 @@ impl CachedObject {
     /// Bytes that the object keeps in memory, about.
     pub(crate) fn size(&self) -> usize {
         match &self.content {
-            Content::Json(json) => json.len(),
+            Content::Json(json) => json.bytes().len(),
             Content::Unreadable { value, .. } => value.len(),
         }
     }
@@ -104,7 +105,7 @@ impl Labels for CachedObject {
     }
 }
 
-type Read = (Bytes, Box<[(Box<str>, Box<str>)]>, Box<[Box<str>]>);
+type Read = (StoredJson, Box<[(Box<str>, Box<str>)]>, Box<[Box<str>]>);
 
 fn read(value: &Bytes, resource: Option<&Resource>) -> Result<Read, String> {
     if value.starts_with(b"k8s\0") {
@@ -112,9 +113,7 @@ fn read(value: &Bytes, resource: Option<&Resource>) -> Result<Read, String> {
     }
     let object: Value =
         serde_json::from_slice(value).map_err(|e| format!("it is not valid JSON: {e}"))?;
-    if !object.is_object() {
-        return Err("it is not a JSON object".to_owned());
-    }
+    let json = StoredJson::new(value.clone()).map_err(|e| e.to_string())?;
     let fields = resource.map_or_else(Box::default, |r| {
         let fields = r.rules.field_selectors.iter();
         fields
@@ -126,7 +125,7 @@ fn read(value: &Bytes, resource: Option<&Resource>) -> Result<Read, String> {
             })
             .collect()
     });
-    Ok((value.clone(), labels(&object), fields))
+    Ok((json, labels(&object), fields))
 }
 
 fn labels(object: &Value) -> Box<[(Box<str>, Box<str>)]> {

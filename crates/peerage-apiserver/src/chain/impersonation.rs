@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::shim::AuditContext;
 use http::HeaderMap;
+use peerage_auth::audit::AuditContext;
 use peerage_core::{GroupResource, Status, User};
 use peerage_http::Request;
 
@@ -105,7 +105,6 @@ impl Wanted {
                 verb: "impersonate",
                 resource_request: true,
                 group,
-                version: "v1",
                 resource,
                 subresource,
                 namespace,

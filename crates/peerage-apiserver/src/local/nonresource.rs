@@ -2,7 +2,7 @@
 
 use http::request::Parts;
 use http::{Method, StatusCode};
-use peerage_core::{PlainError, RequestInfo, Status};
+use peerage_core::{GroupResource, PlainError, RequestInfo, Status};
 use peerage_http::{Body, Response};
 
 use super::index;
@@ -28,7 +28,9 @@ pub(super) async fn answer(
         "/" | "/index.html" => index::answer(api, &respond),
         "/version" | "/version/" => version(api, parts, &respond),
         "/metrics" => api.metrics.response(),
-        path if path == "/openapi/v2" => openapi::v2::answer(api, parts),
+        "/debug/peers" => respond.document(StatusCode::OK, &api.proxy.debug()),
+        "/debug/peers/refresh" => refresh(api, parts, &respond),
+        "/openapi/v2" => openapi::v2::answer(api, parts),
         path if path == "/openapi/v3" || path.starts_with("/openapi/v3/") => {
             openapi::v3::answer(api, info, parts)
         }
@@ -63,6 +65,18 @@ fn is_below_served_group(api: &Api, path: &str) -> bool {
         (Some("apis"), Some(group)) => api.resources.has_group(group),
         _ => false,
     }
+}
+
+/// Asks every peer for its documents now.
+fn refresh(api: &Api, parts: &Parts, respond: &Respond) -> Response {
+    if parts.method != Method::POST {
+        return respond.error(&Status::method_not_allowed().into());
+    }
+    api.proxy.refresh();
+    respond.document(
+        StatusCode::ACCEPTED,
+        &Status::success(GroupResource::new("", "peers"), "", ""),
+    )
 }
 
 fn version(api: &Api, parts: &Parts, respond: &Respond) -> Response {

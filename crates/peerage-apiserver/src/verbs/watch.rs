@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::stream;
 use peerage_store::Revision;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -177,13 +177,13 @@ impl Watcher {
                     Wake::End => return None,
                 }
             }
-            let mut out = BytesMut::new();
+            let mut out = Vec::new();
             for event in &events {
                 self.revision = event.revision;
                 self.write(event, &mut out);
             }
             if !out.is_empty() {
-                return Some(out.freeze());
+                return Some(out.into());
             }
         }
     }
@@ -210,7 +210,7 @@ impl Watcher {
             } => {
                 self.cursor = Some(cursor);
                 self.revision = revision;
-                let mut out = BytesMut::new();
+                let mut out = Vec::new();
                 let Ok(matcher) = self.call.selection(&self.options) else {
                     return None;
                 };
@@ -226,13 +226,13 @@ impl Watcher {
                 if say_end {
                     self.frames.bookmark(&self.call, revision, true, &mut out);
                 }
-                return Some((!out.is_empty()).then(|| out.freeze()));
+                return Some((!out.is_empty()).then(|| out.into()));
             }
         }
         Some(None)
     }
 
-    fn write(&self, event: &Event, out: &mut BytesMut) {
+    fn write(&self, event: &Event, out: &mut Vec<u8>) {
         let Ok(matcher) = self.call.selection(&self.options) else {
             return;
         };
@@ -273,19 +273,19 @@ impl Watcher {
 
     fn send_bookmark(&mut self, initial_end: bool) -> Bytes {
         self.bookmark = Instant::now() + BOOKMARK;
-        let mut out = BytesMut::new();
+        let mut out = Vec::new();
         self.frames
             .bookmark(&self.call, self.revision, initial_end, &mut out);
-        out.freeze()
+        out.into()
     }
 
     /// Says that the client has to list again; the stream ends after it.
     fn give_up(&mut self, expired: Expired) -> Bytes {
         self.cursor = None;
-        let mut out = BytesMut::new();
+        let mut out = Vec::new();
         self.frames
             .error(&ApiError::expired(expired.to_string()), &mut out);
-        out.freeze()
+        out.into()
     }
 }
 

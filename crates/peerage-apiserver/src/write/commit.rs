@@ -25,8 +25,6 @@ pub(crate) struct Committed {
     pub(crate) object: Arc<CachedObject>,
     /// Whether it is gone.
     pub(crate) deleted: bool,
-    /// Whether this write made it.
-    pub(crate) created: bool,
 }
 
 /// Creates an object that has been prepared.
@@ -61,7 +59,6 @@ pub(crate) async fn create(
             None => Ok(Committed {
                 object: unstored(place, name, bytes),
                 deleted: false,
-                created: true,
             }),
         };
     }
@@ -70,7 +67,6 @@ pub(crate) async fn create(
         Ok(kv) => Ok(Committed {
             object: loaded(place, name, &kv),
             deleted: false,
-            created: true,
         }),
         Err(WriteError::Conflict { current, .. }) => {
             Err(exists(call, &own_name, current.as_deref()))
@@ -152,13 +148,7 @@ async fn store(
     bytes: Bytes,
     gone: bool,
 ) -> Result<Stored, ApiError> {
-    let done = |object, deleted| {
-        Ok(Stored::Done(Committed {
-            object,
-            deleted,
-            created: false,
-        }))
-    };
+    let done = |object, deleted| Ok(Stored::Done(Committed { object, deleted }));
     if !gone && bytes == *json(current)? {
         return done(current.clone(), false);
     }
@@ -246,7 +236,7 @@ pub(crate) async fn reload(
 /// The JSON of a stored object; one that this server cannot read is never overwritten.
 fn json(object: &CachedObject) -> Result<&Bytes, ApiError> {
     match &object.content {
-        Content::Json(bytes) => Ok(bytes),
+        Content::Json(json) => Ok(json.bytes()),
         Content::Unreadable { reason, .. } => Err(unreadable(object, reason)),
     }
 }

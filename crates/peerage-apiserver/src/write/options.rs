@@ -23,8 +23,6 @@ pub(crate) enum FieldValidation {
 pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
     pub(crate) field_validation: FieldValidation,
-    /// Who writes, as given; the user agent stands in when it is empty.
-    pub(crate) field_manager: String,
 }
 
 impl WriteOptions {
@@ -35,8 +33,9 @@ impl WriteOptions {
             query.all("dryRun").map(str::to_owned).collect(),
             &mut errors,
         );
-        let field_manager = query.first("fieldManager").unwrap_or_default().to_owned();
-        errors.extend(meta::validate_field_manager(&field_manager, "fieldManager"));
+        // Checked, and not used further: nothing records owners of fields.
+        let manager = query.first("fieldManager").unwrap_or_default();
+        errors.extend(meta::validate_field_manager(manager, "fieldManager"));
         if kind == "PatchOptions" && query.contains("force") {
             errors.push(FieldError::forbidden(
                 "force",
@@ -60,7 +59,6 @@ impl WriteOptions {
             return Ok(Self {
                 dry_run,
                 field_validation,
-                field_manager,
             });
         }
         Err(ApiError::invalid_options(kind, errors))

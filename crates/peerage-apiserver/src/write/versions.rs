@@ -11,7 +11,7 @@ use crate::error::ApiError;
 /// A stored object in the version of the request, with its `resourceVersion`.
 pub(crate) fn from_stored(call: &Call, object: &CachedObject) -> Result<Value, ApiError> {
     let bytes = match &object.content {
-        Content::Json(bytes) => bytes,
+        Content::Json(json) => json.bytes(),
         Content::Unreadable { reason, .. } => return Err(unreadable(object, reason)),
     };
     let stored: Value =
