@@ -91,7 +91,7 @@ pub async fn serve(
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
     let drain = options.drain;
-    let incoming = listen::incoming(listener, &options, shutdown.clone());
+    let (incoming, acceptor) = listen::incoming(listener, &options, shutdown.clone());
     let service = router::Router::new(Shared {
         store,
         options: Arc::new(options),
@@ -106,10 +106,14 @@ pub async fn serve(
         shutdown.cancelled().await;
         tokio::time::sleep(drain).await;
     };
-    tokio::select! {
+    let result = tokio::select! {
         result = server => result.map_err(ServeError::Transport),
         () = overdue => Ok(()),
-    }
+    };
+    acceptor.abort();
+    // It was told to end, or has just been made to; either way the address is free now.
+    let _ = acceptor.await;
+    result
 }
 
 /// What every request is served with.

@@ -16,6 +16,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tonic::transport::server::Connected;
 
 use super::{ServeOptions, StoreTls};
@@ -29,12 +30,16 @@ pub(super) struct Connection {
 /// How long to wait after the machine refused to accept, for want of file handles usually.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The connections of `listener`, ready to be spoken on.
+/// The connections of `listener`, ready to be spoken on, and the task that accepts them. When it has
+/// ended the address is free.
 pub(super) fn incoming(
     listener: TcpListener,
     options: &ServeOptions,
     shutdown: CancellationToken,
-) -> impl Stream<Item = Result<Connection, io::Error>> + use<> {
+) -> (
+    impl Stream<Item = Result<Connection, io::Error>> + use<>,
+    AbortOnDropHandle<()>,
+) {
     let (ready, connections) = mpsc::channel(16);
     let acceptor = Acceptor {
         listener,
@@ -43,13 +48,16 @@ pub(super) fn incoming(
         permits: Arc::new(Semaphore::new(options.max_connections)),
         ready,
     };
-    tokio::spawn(async move {
+    let task = tokio::spawn(async move {
         tokio::select! {
             () = acceptor.run() => {}
             () = shutdown.cancelled() => {}
         }
     });
-    ReceiverStream::new(connections)
+    (
+        ReceiverStream::new(connections),
+        AbortOnDropHandle::new(task),
+    )
 }
 
 struct Acceptor {

@@ -74,7 +74,7 @@ pub async fn every_answer_fits_one_order_that_respects_real_time(fixture: Fixtur
 }
 
 async fn operate(store: Arc<dyn Store>, mut rng: StdRng, client: u64) -> Vec<Record> {
-    let mut known = vec![0; KEYS];
+    let mut known = [0; KEYS];
     let mut records = Vec::new();
     for i in 0..OPERATIONS {
         let index = rng.random_range(0..KEYS);
