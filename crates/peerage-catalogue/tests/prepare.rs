@@ -218,3 +218,44 @@ fn rules_of_a_later_version_are_not_those_of_an_earlier_one() {
         );
     }
 }
+
+#[test]
+fn a_migration_without_a_resource_is_refused_in_one_sentence() {
+    let catalogue = catalogue();
+    let r = resource(
+        &catalogue,
+        "storagemigration.k8s.io",
+        "storageversionmigrations",
+    );
+    for spec in [
+        json!({}),
+        json!({"resource": {}}),
+        json!({"resource": {"group": "apps"}}),
+    ] {
+        let object = json!({
+            "apiVersion": "storagemigration.k8s.io/v1", "kind": "StorageVersionMigration",
+            "metadata": {"name": "m"}, "spec": spec,
+        });
+        let errors = catalogue.validate(r, &created(&catalogue, r, object), None);
+        let lines: Vec<String> = errors.iter().map(|e| e.line()).collect();
+        assert_eq!(
+            lines,
+            ["spec.resource.resource: Required value: resource is required to be set"]
+        );
+    }
+}
+
+#[test]
+fn a_taint_keeps_its_time_and_a_new_one_gets_it() {
+    let catalogue = catalogue();
+    let r = resource(&catalogue, "resource.k8s.io", "devicetaintrules");
+    let rule = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": "t"},
+        "spec": {"taint": {"key": "k", "effect": "NoSchedule"}},
+    });
+    let old = created(&catalogue, r, rule.clone());
+    assert_eq!(old["spec"]["taint"]["timeAdded"], NOW);
+    let new = updated(&catalogue, r, rule, &old);
+    assert_eq!(new["spec"], old["spec"]);
+    assert_eq!(new["metadata"]["generation"], 1);
+}

@@ -59,3 +59,15 @@ pub(super) fn taint_time(object: &mut Value, create: &Create<'_>) {
             .or_insert_with(|| create.now.into());
     }
 }
+
+/// A taint that stays keeps its time.
+pub(super) fn keep_taint_time(new: &mut Value, old: &Value) {
+    let kept = old.pointer("/spec/taint/timeAdded").cloned();
+    let taint = new
+        .as_object_mut()
+        .and_then(|o| made(o, "spec"))
+        .and_then(|s| made(s, "taint"));
+    if let (Some(taint), Some(time)) = (taint, kept) {
+        taint.entry("timeAdded").or_insert(time);
+    }
+}

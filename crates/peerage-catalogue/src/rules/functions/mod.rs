@@ -69,6 +69,7 @@ const CREATES: &[(&str, CreateFn)] = &[
 const UPDATES: &[(&str, UpdateFn)] = &[
     ("daemonset-generation", daemonset::next_generation),
     ("namespace-finalizer", metadata::keep_namespace_finalizers),
+    ("taint-time", metadata::keep_taint_time),
 ];
 
 const CHECKS: &[(&str, CheckFn)] = &[
