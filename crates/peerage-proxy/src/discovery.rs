@@ -26,6 +26,7 @@ use peerage_http::{Request, Response, body};
 
 use crate::answer::{Form, text};
 use crate::error::ProxyError;
+use crate::headers;
 use crate::render::indent;
 use crate::service::Call;
 
@@ -101,7 +102,11 @@ pub(crate) fn answer(call: &Call, asked: &Asked, request: &Request) -> Option<Re
     match negotiated {
         Ok(accept) => {
             count(call, asked, &accept, scope, rendered);
-            Some(respond(call, request, &accept, rendered))
+            let mut response = respond(call, request, &accept, rendered);
+            if call.verified {
+                headers::name_server(response.headers_mut(), call.snapshot.view.local_id());
+            }
+            Some(response)
         }
         Err(refusal) => Some(form.say(&Status::from(refusal), rendering)),
     }

@@ -134,6 +134,11 @@ pub(crate) fn incoming(headers: &mut HeaderMap, named_peer: Option<&str>) {
     set_text(headers, PEER, named_peer);
 }
 
+/// Tells a peer which server answers, so that one that asks itself (by an address that is out of date) notices.
+pub(crate) fn name_server(headers: &mut HeaderMap, id: &str) {
+    set_text(headers, PEER, Some(id));
+}
+
 fn keep_first(headers: &mut HeaderMap, name: HeaderName) {
     if headers.get_all(&name).iter().nth(1).is_some()
         && let Some(first) = headers.get(&name).cloned()

@@ -190,6 +190,9 @@ impl ProxyMetrics {
     /// Makes the series of a proxy visible.
     pub(crate) fn register(&self, registry: &Registry, shared: &Arc<Shared>) {
         self.register_upstream(registry);
+        if shared.options.tls.is_some() {
+            self.register_merging(registry);
+        }
         self.register_own(registry);
         for (name, help, read) in GAUGES {
             let shared = Arc::downgrade(shared);
@@ -206,6 +209,10 @@ impl ProxyMetrics {
             "[ALPHA] Counter of number of times discovery was aggregated",
             self.aggregated.clone(),
         );
+    }
+
+    /// kube-apiserver has these only where it has peers.
+    fn register_merging(&self, registry: &Registry) {
         registry.register(
             "aggregator_discovery_peer_aggregated_cache_hits_total",
             "[ALPHA] Counter of number of times discovery was served from peer-aggregated cache",

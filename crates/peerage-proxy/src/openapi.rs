@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::peer::{Heard, Link, Peer};
-use crate::poll::{Fetch, Fetched, fetch};
+use crate::poll::{Answer, Fetch, Fetched, fetch};
 use crate::shared::{Shared, Snapshot};
 
 /// Path of the index.
@@ -94,7 +94,11 @@ async fn read_index(shared: &Shared, link: &Link) -> Option<Index> {
         deadline: Instant::now() + shared.options.poll.deadline,
         size_limit: shared.options.poll.size_limit,
     };
-    let Ok(Fetched::Document { bytes, .. }) = fetch(&link.upstream, what).await else {
+    let Ok(Answer {
+        fetched: Fetched::Document { bytes, .. },
+        ..
+    }) = fetch(&link.upstream, what).await
+    else {
         return None;
     };
     let mut index: Index = serde_json::from_slice(&bytes).ok()?;
@@ -131,7 +135,8 @@ impl Elsewhere {
         let exclusions = snapshot.view.exclusions();
         let ours = Sizes::of_local(snapshot);
         let mut peers: Vec<_> = snapshot.peers.values().collect();
-        peers.sort_by(|a, b| a.peer.id.cmp(&b.peer.id));
+        // Who is away stands in only for what nobody else has.
+        peers.sort_by_key(|known| (known.is_away(), known.peer.id.clone()));
         let mut best: BTreeMap<String, (usize, Held)> = BTreeMap::new();
         for known in peers {
             let (Some(index), Some(documents)) = (known.peer.openapi(), known.peer.documents())
@@ -143,7 +148,9 @@ impl Elsewhere {
                 let Some(size) = theirs.of(path) else {
                     continue;
                 };
-                if ours.of(path).is_some_and(|own| own >= size) {
+                let own = ours.of(path);
+                let in_vain = known.is_away() && (own.is_some() || best.contains_key(path));
+                if in_vain || own.is_some_and(|own| own >= size) {
                     continue;
                 }
                 offer(&mut best, path, size, entry, &known.peer);

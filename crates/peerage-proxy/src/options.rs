@@ -41,6 +41,8 @@ pub struct PollOptions {
     pub retry: Duration,
     /// The longest wait between failed rounds.
     pub retry_cap: Duration,
+    /// For `/readyz`, which costs a server nothing: two of these that pass in silence are a dead peer.
+    pub probe_deadline: Duration,
     /// For one fetch, from the connection to the last byte.
     pub deadline: Duration,
     /// The largest document that is read.
@@ -54,6 +56,7 @@ impl Default for PollOptions {
             interval: Duration::from_secs(3),
             retry: Duration::from_millis(500),
             retry_cap: Duration::from_secs(4),
+            probe_deadline: Duration::from_secs(3),
             deadline: Duration::from_secs(5),
             // A server with 5 000 custom resources has about 4 MiB.
             size_limit: 16 << 20,

@@ -20,7 +20,7 @@ use rand::RngExt;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use fetch::{Fetch, FetchError, Fetched, fetch};
+pub(crate) use fetch::{Answer, Fetch, FetchError, Fetched, fetch};
 use schedule::{Rhythm, Schedule};
 
 use crate::openapi;
@@ -34,7 +34,10 @@ pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<Peer>, stop: Cancellation
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            () = peer.poke.notified() => schedule.hurry(Instant::now()),
+            () = peer.poke.notified() => {
+                schedule.hurry(Instant::now());
+                continue;
+            }
             () = sleep_until(schedule.due()), if peer.link().is_some() => {}
         }
         let Some(link) = peer.link() else { continue };
@@ -68,6 +71,8 @@ enum RoundError {
         path: &'static str,
         source: DocumentError,
     },
+    #[error("this server itself answers at the address of the peer")]
+    Oneself,
 }
 
 impl RoundError {
@@ -75,6 +80,7 @@ impl RoundError {
         match self {
             RoundError::Fetch { source, .. } => source.reason(),
             RoundError::Document { source, .. } => source.reason(),
+            RoundError::Oneself => "oneself",
         }
     }
 }
@@ -122,7 +128,9 @@ async fn try_round(shared: &Shared, peer: &Peer, link: &Link) -> Result<(), Roun
 async fn probe(shared: &Shared, peer: &Peer, link: &Link) -> Result<(), RoundError> {
     let path = "/readyz";
     let started = Instant::now();
-    let answer = fetch(&link.upstream, what(shared, path, None)).await;
+    let mut what = what(shared, path, None);
+    what.deadline = started + shared.options.poll.probe_deadline;
+    let answer = fetch(&link.upstream, what).await;
     let ready = match answer {
         Ok(_) => true,
         Err(FetchError::Status(status)) => !status.is_server_error(),
@@ -169,6 +177,15 @@ async fn document(
     let mut what = what(shared, path, etag);
     what.accept = Some(fetch::PEER_ACCEPT);
     let answer = fetch(&link.upstream, what).await;
+    if let Ok(Answer {
+        server: Some(server),
+        ..
+    }) = &answer
+        && server == shared.snapshot.load().view.local_id().as_bytes()
+    {
+        return Err(RoundError::Oneself);
+    }
+    let answer = answer.map(|answer| answer.fetched);
     shared.metrics.discovery_fetched(match &answer {
         Ok(Fetched::Document { .. }) => StatusCode::OK,
         Ok(Fetched::Unchanged) => StatusCode::NOT_MODIFIED,

@@ -47,6 +47,13 @@ pub(crate) struct Snapshot {
     elsewhere: OnceLock<Elsewhere>,
 }
 
+impl Known {
+    /// Whether requests cannot be sent there now.
+    pub(crate) fn is_away(&self) -> bool {
+        self.standing != Standing::Live || !self.answers
+    }
+}
+
 impl Snapshot {
     pub(crate) fn new(view: Arc<PeerView>, peers: HashMap<Arc<str>, Known>) -> Snapshot {
         Snapshot {

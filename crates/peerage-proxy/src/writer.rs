@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use peerage_core::{Exclusions, LocalApis, Millis, PeerState, PeerView, Readiness, ViewInputs};
 use peerage_http::{ClientTls, Upstream, UpstreamOptions};
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::peer::{Link, Peer};
@@ -39,6 +39,9 @@ pub(crate) struct Writer {
     shared: Arc<Shared>,
     sources: Sources,
     peers: HashMap<Arc<str>, Remembered>,
+    started: Instant,
+    /// Whether everybody who was there at the start has been heard once, or was waited for long enough.
+    synced: bool,
 }
 
 struct Remembered {
@@ -55,6 +58,8 @@ impl Writer {
             shared,
             sources,
             peers: HashMap::new(),
+            started: Instant::now(),
+            synced: false,
         }
     }
 
@@ -80,6 +85,7 @@ impl Writer {
     pub(crate) fn publish(&mut self) {
         let now = self.shared.options.clock.now();
         self.take_records(now);
+        self.synced = self.synced || self.has_heard_all();
         let inputs = self.inputs(now);
         let previous = self.shared.snapshot.load();
         let view = Arc::new(PeerView::rebuild(&previous.view, inputs));
@@ -161,9 +167,19 @@ impl Writer {
             local: (**self.sources.local.borrow()).clone(),
             exclusions: self.sources.exclusions.borrow_and_update().clone(),
             now: millis(now),
-            synced: true,
+            synced: self.synced,
             hold,
         }
+    }
+
+    fn has_heard_all(&self) -> bool {
+        let waited = self.started.elapsed() >= self.shared.options.start_wait;
+        let unheard = |it: &Remembered| {
+            it.standing == Standing::Live
+                && !it.peer.health.is_open()
+                && it.peer.documents().is_none()
+        };
+        waited || !self.peers.values().any(unheard)
     }
 
     /// How long nothing can change by time alone.

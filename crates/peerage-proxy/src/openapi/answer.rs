@@ -113,7 +113,7 @@ fn reachable(call: &Call, peers: &[Arc<Peer>]) -> Vec<Arc<Peer>> {
         call.snapshot
             .peers
             .get(&peer.id)
-            .is_some_and(|known| known.standing == crate::record::Standing::Live)
+            .is_some_and(|known| !known.is_away())
     };
     peers.iter().filter(live).cloned().collect()
 }

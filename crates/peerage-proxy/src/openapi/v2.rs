@@ -2,7 +2,7 @@
 //!
 //! Made when it is first asked for and kept until a schema changes anywhere. What this server has wins; a peer adds
 //! the paths and definitions that are missing. A peer whose document cannot be had is left out: the answer is then
-//! good for everything else.
+//! good for everything else, and not kept.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::Elsewhere;
 use crate::peer::Peer;
-use crate::poll::{Fetch, Fetched, fetch};
+use crate::poll::{Answer, Fetch, Fetched, fetch};
 
 /// Path of the document.
 pub(crate) const PATH: &str = "/openapi/v2";
@@ -33,6 +33,8 @@ const DEADLINE: Duration = Duration::from_secs(20);
 pub(crate) struct Merged {
     pub(crate) bytes: Bytes,
     pub(crate) etag: HeaderValue,
+    /// Whether everybody who was asked answered.
+    complete: bool,
 }
 
 /// The last merged document.
@@ -48,12 +50,27 @@ struct Slot {
 impl Cache {
     /// The merged document; `None` if the local one cannot be read. Built once however many ask.
     pub(crate) async fn get(&self, local: &Bytes, elsewhere: &Elsewhere) -> Option<Merged> {
-        let peers = elsewhere.peers();
+        let mut peers = elsewhere.peers();
+        peers.retain(|peer| peer.link().is_some() && !peer.health.is_open());
         let key = key(local, &peers);
         let cell = self.cell(key);
-        cell.get_or_init(|| build(local.clone(), peers, key))
+        let merged = cell
+            .get_or_init(|| build(local.clone(), peers, key))
             .await
-            .clone()
+            .clone();
+        if merged.as_ref().is_none_or(|merged| !merged.complete) {
+            self.forget(&cell);
+        }
+        merged
+    }
+
+    /// Has the next request build anew.
+    fn forget(&self, cell: &Arc<OnceCell<Option<Merged>>>) {
+        if let Ok(mut slot) = self.0.lock()
+            && Arc::ptr_eq(&slot.merged, cell)
+        {
+            slot.merged = Arc::default();
+        }
     }
 
     fn cell(&self, key: u64) -> Arc<OnceCell<Option<Merged>>> {
@@ -84,18 +101,21 @@ fn key(local: &Bytes, peers: &[Arc<Peer>]) -> u64 {
 }
 
 async fn build(local: Bytes, peers: Vec<Arc<Peer>>, key: u64) -> Option<Merged> {
+    let asked = peers.len();
     let mut others = Vec::new();
     for peer in peers {
         if let Some(document) = read(&peer).await {
             others.push(document);
         }
     }
+    let complete = others.len() == asked;
     let merge = tokio::task::spawn_blocking(move || merge(&local, &others));
     let bytes = merge.await.ok()??;
     let etag = HeaderValue::from_str(&format!("\"{key:016X}\"")).ok()?;
     Some(Merged {
         bytes: bytes.into(),
         etag,
+        complete,
     })
 }
 
@@ -109,7 +129,10 @@ async fn read(peer: &Peer) -> Option<Bytes> {
         size_limit: SIZE_LIMIT,
     };
     match fetch(&link.upstream, what).await {
-        Ok(Fetched::Document { bytes, .. }) => Some(bytes),
+        Ok(Answer {
+            fetched: Fetched::Document { bytes, .. },
+            ..
+        }) => Some(bytes),
         _ => None,
     }
 }

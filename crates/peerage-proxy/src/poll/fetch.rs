@@ -15,12 +15,20 @@ use peerage_core::User;
 use peerage_http::{Request, Response, SendError, Upstream};
 use tokio::time::{Instant, timeout_at};
 
-use crate::headers::{GUARD, GUARD_VALUE};
+use crate::headers::{GUARD, GUARD_VALUE, PEER};
 
 /// What Kubernetes' servers put into Accept when they ask each other for discovery.
 pub(crate) const PEER_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 
 /// A document as it came, or the news that it is the one we have.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// The server ID of whoever answered, if it said so.
+    pub(crate) server: Option<HeaderValue>,
+    pub(crate) fetched: Fetched,
+}
+
+/// What came.
 #[derive(Debug)]
 pub(crate) enum Fetched {
     /// The peer answered 304.
@@ -92,11 +100,13 @@ pub(crate) struct Fetch<'a> {
 }
 
 /// Asks the peer.
-pub(crate) async fn fetch(upstream: &Upstream, what: Fetch<'_>) -> Result<Fetched, FetchError> {
+pub(crate) async fn fetch(upstream: &Upstream, what: Fetch<'_>) -> Result<Answer, FetchError> {
     let request = request(what).map_err(FetchError::Target)?;
     let answer = async {
         let response = upstream.send(request).await.map_err(FetchError::Send)?;
-        read(response, what).await
+        let server = response.headers().get(PEER).cloned();
+        let fetched = read(response, what).await?;
+        Ok(Answer { server, fetched })
     };
     timeout_at(what.deadline, answer)
         .await

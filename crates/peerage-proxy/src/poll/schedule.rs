@@ -27,7 +27,12 @@ pub(crate) struct Schedule {
     rhythm: Rhythm,
     failures: u32,
     due: Instant,
+    /// Before then nobody's hurry counts.
+    earliest: Instant,
 }
+
+/// However often somebody asks for a round, the peer has this long between two.
+const LEAST: Duration = Duration::from_millis(50);
 
 impl Schedule {
     /// A schedule whose first round is due at once.
@@ -36,6 +41,7 @@ impl Schedule {
             rhythm,
             failures: 0,
             due: now,
+            earliest: now,
         }
     }
 
@@ -44,10 +50,10 @@ impl Schedule {
         self.due
     }
 
-    /// Makes the next round due now, and forgets the back-off (the registry told us something new, or somebody asked).
+    /// Makes the next round due as soon as may be, and forgets the back-off (the registry told us something new, or somebody asked).
     pub(crate) fn hurry(&mut self, now: Instant) {
         self.failures = 0;
-        self.due = now;
+        self.due = self.due.min(now.max(self.earliest));
     }
 
     /// Plans the next round. `jitter` is from 0 to 1 and spreads rounds over a tenth of the wait either way.
@@ -65,6 +71,7 @@ impl Schedule {
                 .saturating_mul(1 << n.min(16))
                 .min(self.rhythm.retry_cap),
         };
+        self.earliest = now + LEAST;
         self.due = now + wait.mul_f64(0.9 + 0.2 * jitter.clamp(0.0, 1.0));
     }
 }
@@ -96,14 +103,15 @@ mod tests {
     }
 
     #[test]
-    fn a_hurried_round_is_due_now_and_starts_the_back_off_anew() {
+    fn a_hurried_round_is_due_after_a_breath_and_starts_the_back_off_anew() {
         let now = Instant::now();
         let mut schedule = Schedule::new(RHYTHM, now);
         for _ in 0..9 {
             schedule.finished(false, now, 0.0);
         }
         schedule.hurry(now);
-        assert_eq!(schedule.due(), now);
+        schedule.hurry(now);
+        assert_eq!(schedule.due(), now + LEAST);
         schedule.finished(false, now, 0.5);
         assert_eq!(schedule.due() - now, RHYTHM.retry);
     }

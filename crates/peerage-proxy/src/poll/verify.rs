@@ -17,7 +17,7 @@ use peerage_core::discovery::{
 };
 use tokio::time::Instant;
 
-use super::fetch::{Fetch, FetchError, Fetched, fetch};
+use super::fetch::{Answer, Fetch, FetchError, Fetched, fetch};
 use crate::peer::Link;
 use crate::shared::Shared;
 
@@ -87,7 +87,10 @@ async fn served(
         size_limit: shared.options.poll.size_limit,
     };
     match fetch(&link.upstream, what).await {
-        Ok(Fetched::Document { bytes, .. }) => {
+        Ok(Answer {
+            fetched: Fetched::Document { bytes, .. },
+            ..
+        }) => {
             let list = read_api_resources(&bytes).ok()?;
             Some(list.resources.into_iter().map(|r| r.name).collect())
         }

@@ -453,3 +453,29 @@ async fn nothing_is_listed_that_cannot_be_called() {
     }
     assert!(calls > 8);
 }
+
+/// B43, B44: a document that only an absent peer has is 503; one that this server has too is answered here.
+#[tokio::test]
+async fn row_02_openapi_of_an_absent_peer_is_503_and_never_takes_a_local_document_away() {
+    let (world, peer) = pair().await;
+    let only_there = "/openapi/v3/apis/new.example.com/v1";
+    while world.get(only_there).await.text() != "apiserver-new" {
+        let polls = peer.polls().iter().filter(|s| s.target == "/apis").count();
+        peer.polled("/apis", polls + 1).await;
+    }
+    peer.kill();
+    world.until_state("apiserver-new", "unreachable").await;
+    world.get(only_there).await.assert_retryable();
+    assert_eq!(world.get("/openapi/v3/apis/apps/v1").await.text(), "local");
+    let index = world.get("/openapi/v3").await.json();
+    let url = &index["paths"]["apis/apps/v1"]["serverRelativeURL"];
+    assert_eq!(url, "/openapi/v3/apis/apps/v1?hash=L");
+    assert!(
+        index["paths"].get("apis/new.example.com/v1").is_some(),
+        "still listed, as discovery lists it"
+    );
+    assert_eq!(
+        world.get("/openapi/v2").await.json()["definitions"],
+        json!({"Local": {}})
+    );
+}

@@ -126,3 +126,33 @@ async fn a_request_without_a_user_is_never_sent_anywhere() {
     );
     assert!(peer.requests().is_empty());
 }
+
+/// A server whose old address now belongs to itself (or to a balancer in front of it) is no peer.
+#[tokio::test]
+async fn row_09_a_server_that_asks_itself_notices() {
+    let pki = Pki::new();
+    let peer = FakePeer::start(
+        &pki,
+        "apiserver-other",
+        &documents::core(),
+        &documents::new(),
+    )
+    .await;
+    peer.name_itself("apiserver-local");
+    let world = World::start(pki, vec![live("apiserver-other", peer.address)]);
+    world
+        .until("it is noticed", |d| {
+            d.peers
+                .iter()
+                .any(|p| p.error.as_ref().is_some_and(|e| e.reason == "oneself"))
+        })
+        .await;
+    let own = world.get_as_peer("/apis", "application/json").await;
+    assert_eq!(
+        own.header("x-peerage-peer").as_deref(),
+        Some("apiserver-local")
+    );
+    let client = world.get("/apis").await;
+    assert_eq!(client.header("x-peerage-peer"), None);
+    world.get(WIDGETS).await.assert_retryable();
+}

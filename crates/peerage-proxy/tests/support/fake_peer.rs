@@ -67,6 +67,7 @@ struct Behaviour {
     api: Document,
     apis: Document,
     ready: StatusCode,
+    named: Option<&'static str>,
     probes: Handler,
     others: Handler,
 }
@@ -112,6 +113,7 @@ impl FakePeer {
                 api: Document::of(api),
                 apis: Document::of(apis),
                 ready: StatusCode::OK,
+                named: None,
                 probes: Arc::new(|_| Box::pin(async { text(StatusCode::FORBIDDEN, "no") })),
                 others: Arc::new(move |_| {
                     let answer = answer.clone();
@@ -147,6 +149,11 @@ impl FakePeer {
 
     pub fn set_ready(&self, status: StatusCode) {
         self.shared.behaviour.lock().unwrap().ready = status;
+    }
+
+    /// Makes it say in its discovery answers which server it is.
+    pub fn name_itself(&self, id: &'static str) {
+        self.shared.behaviour.lock().unwrap().named = Some(id);
     }
 
     /// What to do with everything that is not a discovery fetch.
@@ -250,7 +257,12 @@ impl Shared {
         self.changed.notify_waiters();
         if is_poll(&seen) {
             if matches!(seen.target.as_str(), "/api" | "/apis" | "/readyz") {
-                return self.poll(&seen).await;
+                let mut answer = self.poll(&seen).await;
+                if let Some(id) = self.behaviour.lock().unwrap().named {
+                    let id = HeaderValue::from_static(id);
+                    answer.headers_mut().insert("x-peerage-peer", id);
+                }
+                return answer;
             }
             let handler = self.behaviour.lock().unwrap().probes.clone();
             return handler(request).await;

@@ -142,6 +142,7 @@ impl Default for WorldBuilder {
             interval: Duration::from_millis(40),
             retry: Duration::from_millis(20),
             retry_cap: Duration::from_millis(80),
+            probe_deadline: Duration::from_secs(1),
             deadline: Duration::from_secs(1),
             size_limit: 1 << 20,
         };
