@@ -3,6 +3,8 @@
 //! What is counted belongs to who counts it. This only fixes how it looks: the text format 0.0.4 that
 //! kube-apiserver serves and Prometheus reads, with the names exactly as given.
 
+mod process;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -22,6 +24,12 @@ impl Registry {
         let name = name.strip_suffix("_total").unwrap_or(name);
         let help = help.strip_suffix('.').unwrap_or(help); // The encoder adds one.
         self.lock().register(name, help, metric);
+    }
+
+    /// Adds what Prometheus clients tell of their process: start, processor time, memory, file descriptors.
+    /// Where the system does not say, they are left out.
+    pub fn register_process(&self) {
+        self.lock().register_collector(Box::new(process::Process));
     }
 
     /// All metrics in the text format 0.0.4.
@@ -45,5 +53,63 @@ impl Registry {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prometheus_client::encoding::EncodeLabelSet;
+    use prometheus_client::metrics::counter::Counter;
+    use prometheus_client::metrics::family::Family;
+
+    #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+    struct Labels {
+        code: u16,
+        group: String,
+    }
+
+    #[test]
+    fn names_and_help_are_written_as_given() {
+        let registry = Registry::default();
+        let rerouted = Family::<Labels, Counter>::default();
+        registry.register(
+            "apiserver_rerouted_request_total",
+            "[ALPHA] Requests.",
+            rerouted.clone(),
+        );
+        let labels = Labels {
+            code: 200,
+            group: "a\"b\\c\n".to_owned(),
+        };
+        rerouted.get_or_create(&labels).inc();
+        let expected = "# HELP apiserver_rerouted_request_total [ALPHA] Requests.\n\
+                        # TYPE apiserver_rerouted_request_total counter\n\
+                        apiserver_rerouted_request_total{code=\"200\",group=\"a\\\"b\\\\c\\n\"} 1\n";
+        assert_eq!(registry.text(), expected);
+        assert_eq!(
+            registry.response().headers()[CONTENT_TYPE],
+            "text/plain; version=0.0.4; charset=utf-8"
+        );
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_process_tells_what_it_uses() {
+        let registry = Registry::default();
+        registry.register_process();
+        let text = registry.text();
+        for name in [
+            "process_cpu_seconds_total",
+            "process_resident_memory_bytes",
+            "process_open_fds",
+            "process_start_time_seconds",
+        ] {
+            let line = text
+                .lines()
+                .find(|line| line.starts_with(&format!("{name} ")));
+            let value = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+            assert!(value.is_some_and(|value| value >= 0.0), "{name} in {text}");
+        }
     }
 }

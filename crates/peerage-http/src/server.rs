@@ -12,6 +12,7 @@
 
 mod connection;
 mod pace;
+mod refusal;
 
 use std::convert::Infallible;
 use std::io;

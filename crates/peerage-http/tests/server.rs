@@ -70,7 +70,8 @@ async fn a_target_that_is_none_is_a_bad_request() {
         let request = [line, b"\r\nHost: x\r\nConnection: close\r\n\r\n"].concat();
         let answer = say(&server, &request).await;
         assert!(
-            answer.starts_with("HTTP/1.1 400"),
+            answer.starts_with("HTTP/1.1 400")
+                && answer.contains(r#""reason":"BadRequest","code":400}"#),
             "{}: {answer}",
             String::from_utf8_lossy(line)
         );

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::pace::{Answers, InFlight};
+use super::refusal::Refusals;
 use super::{ConnInfo, Drain, ServerOptions, TlsPeer};
 use crate::io::{Observed, Traffic};
 use crate::{Request, Response, ServerTls, body};
@@ -81,7 +82,7 @@ where
         let answers = Answers::new(traffic.clone());
         let builder = builder(&self.options, peer.as_deref());
         let service = self.hyper_service(peer, answers.clone());
-        let io = TokioIo::new(Observed::new(stream, traffic.clone()));
+        let io = TokioIo::new(Refusals::new(Observed::new(stream, traffic.clone())));
         let mut connection = pin!(builder.serve_connection_with_upgrades(io, service));
         let mut ticks = tokio::time::interval(tick(&self.options));
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

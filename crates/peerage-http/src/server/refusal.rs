@@ -1,0 +1,186 @@
+//! Requests that hyper refuses before any service sees them, answered with a Status like every other failure.
+//!
+//! hyper answers a request line or header that it cannot take with a bare head and closes the connection. It
+//! offers no way to say more, so this looks for exactly that head in what it writes, and writes one with a body
+//! instead. (HTTP/2 has no such head: h2 answers 431 or resets the one stream, and the connection goes on.)
+//!
+//! Differs: kube-apiserver answers these in plain text.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use http::StatusCode;
+use peerage_core::Status;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What hyper writes behind the status line, up to the date.
+const REST: &[u8] = b"\r\nconnection: close\r\ncontent-length: 0\r\ndate: ";
+/// The date and the end of the head.
+const TAIL: usize = "Sun, 29 Nov 2026 20:18:01 GMT\r\n\r\n".len();
+
+/// A stream on which bare refusals get a body.
+pub(super) struct Refusals<S> {
+    stream: S,
+    /// What is still to be written in place of a refusal.
+    instead: Bytes,
+}
+
+impl<S> Refusals<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Self {
+            stream,
+            instead: Bytes::new(),
+        }
+    }
+}
+
+/// The length of the refusal that these bytes are, and what to write instead.
+fn refusal(bytes: &[u8]) -> Option<(usize, Bytes)> {
+    let rest = bytes.strip_prefix(b"HTTP/1.1 4")?;
+    let (line, text) = [
+        (
+            &b"00 Bad Request"[..],
+            "the request line or a header cannot be understood",
+        ),
+        (b"14 URI Too Long", "the request line is too long"),
+        (
+            b"31 Request Header Fields Too Large",
+            "the request's headers are too large or too many",
+        ),
+    ]
+    .into_iter()
+    .find(|(line, _)| rest.starts_with(line))?;
+    let status = &bytes[b"HTTP/1.1 ".len()..b"HTTP/1.1 ".len() + 3];
+    let code = StatusCode::from_bytes(status).ok()?;
+    let tail = rest[line.len()..].strip_prefix(REST)?;
+    if tail.len() != TAIL || !tail.ends_with(b"\r\n\r\n") {
+        return None;
+    }
+    Some((bytes.len(), answer(code, text, &tail[..TAIL - 4])?))
+}
+
+fn answer(code: StatusCode, text: &str, date: &[u8]) -> Option<Bytes> {
+    let mut status = Status::bad_request(text);
+    if code != StatusCode::BAD_REQUEST {
+        // Kubernetes has no reason for these.
+        status.reason.clear();
+        status.code = code.as_u16();
+    }
+    let body = peerage_core::json::to_body(&status).ok()?;
+    let head = format!(
+        "HTTP/1.1 {code}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\ndate: {}\r\n\r\n",
+        body.len(),
+        String::from_utf8_lossy(date),
+    );
+    Some([head.as_bytes(), &body].concat().into())
+}
+
+impl<S: AsyncWrite + Unpin> Refusals<S> {
+    fn poll_instead(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.instead.is_empty() {
+            let written = ready!(Pin::new(&mut self.stream).poll_write(context, &self.instead))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.instead.advance(written);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Refusals<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Refusals<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_instead(context))?;
+        if let Some((length, instead)) = refusal(bytes) {
+            self.instead = instead;
+            return Poll::Ready(Ok(length));
+        }
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if let [only] = slices {
+            return self.poll_write(context, only);
+        }
+        ready!(self.poll_instead(context))?;
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_instead(context))?;
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_instead(context))?;
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn only_a_bare_refusal_is_replaced() {
+        let head =
+            |middle: &str| format!("HTTP/1.1 {middle}date: Sun, 29 Nov 2026 20:18:01 GMT\r\n\r\n");
+        let bare = "\r\nconnection: close\r\ncontent-length: 0\r\n";
+        let rows = [
+            (head(&format!("400 Bad Request{bare}")), true),
+            (
+                head(&format!("431 Request Header Fields Too Large{bare}")),
+                true,
+            ),
+            (head(&format!("404 Not Found{bare}")), false),
+            (head("400 Bad Request\r\ncontent-length: 0\r\n"), false),
+            (
+                head(
+                    "400 Bad Request\r\naudit-id: 1\r\nconnection: close\r\ncontent-length: 0\r\n",
+                ),
+                false,
+            ),
+            (head(&format!("400 Bad Request{bare}")) + "more", false),
+        ];
+        for (bytes, replaced) in rows {
+            assert_eq!(refusal(bytes.as_bytes()).is_some(), replaced, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_instead_is_a_status() {
+        let head = "HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\
+                    date: Sun, 29 Nov 2026 20:18:01 GMT\r\n\r\n";
+        let (_, instead) = refusal(head.as_bytes()).unwrap();
+        let text = String::from_utf8(instead.to_vec()).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("content-length: {}\r\n", body.len())));
+        let status: Status = serde_json::from_str(body).unwrap();
+        assert_eq!((status.code, status.reason.as_str()), (431, ""));
+    }
+}
