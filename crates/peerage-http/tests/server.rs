@@ -421,3 +421,48 @@ async fn events_arrive_one_by_one_and_whole() {
         assert!(rest.unwrap().to_bytes().is_empty());
     }
 }
+
+#[tokio::test]
+async fn a_client_that_floods_with_resets_is_cut_off_and_others_are_served() {
+    let ca = Ca::new("ca");
+    let server = serve(
+        ca.server_tls(),
+        ServerOptions::default(),
+        |request| async move {
+            if request.uri().path() == "/slow" {
+                std::future::pending::<()>().await;
+            }
+            Response::new(full("ok"))
+        },
+    )
+    .await;
+    let (config, name) = ca.client_tls().config(false).unwrap();
+    let tcp = TcpStream::connect(server.address).await.unwrap();
+    let tls = tokio_rustls::TlsConnector::from(config)
+        .connect(name, tcp)
+        .await
+        .unwrap();
+    let (mut client, connection) = h2::client::handshake(tls).await.unwrap();
+    let flood = tokio::spawn(async move {
+        for _ in 0..100_000 {
+            let Ok(ready) = client.ready().await else {
+                return true;
+            };
+            client = ready;
+            let request = http::Request::get("https://kubernetes.default.svc/slow")
+                .body(())
+                .unwrap();
+            let Ok((answer, mut stream)) = client.send_request(request, true) else {
+                return true;
+            };
+            tokio::task::yield_now().await;
+            stream.send_reset(h2::Reason::CANCEL);
+            drop(answer);
+        }
+        false
+    });
+    let ended = timeout(LONG, connection).await.unwrap();
+    assert!(ended.is_err() || flood.await.unwrap());
+    let upstream = upstream(server.address, ca.client_tls());
+    assert_eq!(text(upstream.send(get("/")).await.unwrap()).await, "ok");
+}

@@ -45,6 +45,11 @@ where
                 while !head.ends_with(b"\r\n\r\n") {
                     head.push(stream.read_u8().await.unwrap());
                 }
+                let head = String::from_utf8(head).unwrap();
+                assert!(
+                    head.contains(" /exec") && head.contains("\r\nUpgrade: "),
+                    "{head}"
+                );
                 stream.write_all(&answer).await.unwrap();
                 stream.flush().await.unwrap();
                 then(stream).await;

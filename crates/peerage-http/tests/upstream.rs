@@ -643,3 +643,114 @@ async fn connections_of_a_replaced_certificate_get_no_new_requests() {
     assert!(matches!(tls.reloads()[0].reload(), Reloaded::Failed(_)));
     shown().await;
 }
+
+#[tokio::test]
+async fn a_server_of_few_streams_is_believed_before_the_first_request() {
+    let ca = Ca::new("ca");
+    let options = ServerOptions {
+        h2_max_streams: 10,
+        ..ServerOptions::default()
+    };
+    let server = serve(ca.server_tls(), options, |_| async {
+        let (mut sender, body) = body::channel(1);
+        tokio::spawn(async move {
+            let _ = sender.send_data(Bytes::from("event")).await;
+            std::future::pending::<()>().await;
+        });
+        Response::new(body)
+    })
+    .await;
+    let upstream = upstream(server.address, ca.client_tls());
+    let watches = (0..35).map(|_| upstream.send(get("/watch")));
+    timeout(LONG, futures::future::try_join_all(watches))
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(
+        (4..=6).contains(&upstream.stats().connections),
+        "{:?}",
+        upstream.stats()
+    );
+}
+
+#[tokio::test]
+async fn a_watch_on_a_connection_that_died_silently_breaks_off() {
+    let ca = Ca::new("ca");
+    let server = serve(ca.server_tls(), ServerOptions::default(), |_| async {
+        let (mut sender, body) = body::channel(1);
+        tokio::spawn(async move {
+            let _ = sender.send_data(Bytes::from("event")).await;
+            std::future::pending::<()>().await;
+        });
+        Response::new(body)
+    })
+    .await;
+    let (front, freeze) = freezing_proxy(server.address).await;
+    let mut options = UpstreamOptions::new(front.to_string(), ca.client_tls());
+    options.ping_interval = Duration::from_millis(50);
+    options.ping_timeout = Duration::from_millis(50);
+    let upstream = Upstream::new(options);
+    let mut watch = upstream.send(get("/watch")).await.unwrap();
+    watch.frame().await.unwrap().unwrap();
+    let quiet = timeout(Duration::from_millis(300), watch.frame()).await;
+    assert!(
+        quiet.is_err(),
+        "a quiet watch on a living connection goes on"
+    );
+    freeze.store(1, Ordering::Relaxed);
+    let broken = timeout(LONG, watch.frame()).await.unwrap();
+    assert!(matches!(broken, Some(Err(_))));
+}
+
+#[tokio::test]
+async fn all_who_wait_for_a_server_that_is_not_there_are_told_at_once() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let upstream = upstream(address, ClientTls::plain());
+    let all = (0..500).map(|_| async { upstream.send(get("/")).await.unwrap_err().reason() });
+    let told = timeout(Duration::from_secs(5), futures::future::join_all(all))
+        .await
+        .unwrap();
+    assert!(told.iter().all(|reason| *reason == "connect_refused"));
+    assert_eq!(
+        upstream.stats(),
+        peerage_http::upstream::UpstreamStats::default()
+    );
+}
+
+#[tokio::test]
+async fn headers_over_the_limit_cost_one_http2_request_and_not_the_connection() {
+    let ca = Ca::new("ca");
+    let options = ServerOptions {
+        max_header_bytes: 64 << 10,
+        ..ServerOptions::default()
+    };
+    let server = serve(ca.server_tls(), options, |request| async move {
+        Response::new(full(
+            request
+                .headers()
+                .get_all("x-remote-group")
+                .iter()
+                .count()
+                .to_string(),
+        ))
+    })
+    .await;
+    let upstream = upstream(server.address, ca.client_tls());
+    let groups = |number: usize| {
+        let mut request = get("/");
+        for group in 0..number {
+            let group = format!("cn={group}, ou=people, dc=example, {}", "x".repeat(60));
+            request
+                .headers_mut()
+                .append("x-remote-group", group.parse().unwrap());
+        }
+        request
+    };
+    let served = upstream.send(groups(400)).await.unwrap();
+    assert_eq!(text(served).await, "400");
+    assert_eq!(upstream.send(groups(600)).await.unwrap().status(), 431);
+    assert_eq!(text(upstream.send(groups(40)).await.unwrap()).await, "40");
+    assert_eq!(upstream.stats().connections, 1);
+}

@@ -29,7 +29,6 @@ pub enum Stage {
 }
 
 /// A request without an answer.
-#[derive(Debug)]
 pub struct SendError {
     stage: Stage,
     cause: Cause,
@@ -206,6 +205,22 @@ impl SendError {
             self.cause,
             Cause::NotForwarded | Cause::NoUpgrade | Cause::RequestBody
         )
+    }
+}
+
+/// Without the request's headers, which may name credentials.
+impl fmt::Debug for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendError")
+            .field("cause", &self.cause)
+            .field("address", &self.address)
+            .field("sent", &self.sent)
+            .field(
+                "request",
+                &self.request.as_ref().map(|request| request.method()),
+            )
+            .field("source", &self.source)
+            .finish()
     }
 }
 

@@ -1,0 +1,205 @@
+//! Opening connections, and running them until nobody wants them any more.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::super::connect::{self, Failure, Http1, Http2, Opened};
+use super::place::Vitals;
+use super::{Idle, Pool, Shared, State};
+use crate::io::Traffic;
+
+type H1Connection = hyper::client::conn::http1::Connection<connect::Io, crate::Body>;
+type H2Connection =
+    hyper::client::conn::http2::Connection<connect::Io, crate::Body, hyper_util::rt::TokioExecutor>;
+
+/// How long an HTTP/1.1 connection may need to be ready for its next request.
+const GIVE_BACK: Duration = Duration::from_secs(5);
+
+impl Pool {
+    pub(super) async fn open(self: Arc<Self>, mut attempt: Attempt) {
+        let traffic = Traffic::new();
+        let generation = self.options.tls.generation();
+        let opened = connect::open(&self.options, &traffic, false).await;
+        attempt.done = true;
+        match opened {
+            Ok(opened) => self.add(opened, generation, traffic),
+            Err(failure) => self.fail(failure),
+        }
+    }
+
+    fn fail(&self, failure: Failure) {
+        let mut state = self.state();
+        state.opening -= 1;
+        state.open -= 1;
+        state.failures += 1;
+        state.failure = Some(Arc::new(failure));
+        state.failed_at = Some(Instant::now());
+        drop(state);
+        self.freed.notify_waiters();
+    }
+
+    fn add(self: &Arc<Self>, opened: Opened, generation: u64, traffic: Arc<Traffic>) {
+        let mut state = self.state();
+        state.opening -= 1;
+        state.failed_at = None;
+        if state.closed {
+            state.open -= 1;
+            return;
+        }
+        let vitals = Arc::new(Vitals::new(state.next_id, generation, traffic));
+        state.next_id += 1;
+        let places = match opened {
+            Opened::Http1(sender, connection) => {
+                self.add_http1(&mut state, sender, *connection, vitals)
+            }
+            Opened::Http2(sender, connection) => {
+                self.add_http2(&mut state, sender, connection, vitals)
+            }
+        };
+        let places = places.min(state.waiting);
+        let need = state.waiting - places;
+        self.grow(&mut state, need);
+        drop(state);
+        for _ in 0..places {
+            self.freed.notify_one();
+        }
+    }
+
+    fn add_http1(
+        self: &Arc<Self>,
+        state: &mut State,
+        sender: Http1,
+        connection: H1Connection,
+        vitals: Arc<Vitals>,
+    ) -> usize {
+        state.speaks_http2 = Some(false);
+        state.http1.push(Idle {
+            sender,
+            vitals: vitals.clone(),
+        });
+        let pool = self.clone();
+        tokio::spawn(async move { pool.drive(pin!(connection), &vitals).await });
+        1
+    }
+
+    fn add_http2(
+        self: &Arc<Self>,
+        state: &mut State,
+        sender: Http2,
+        mut connection: H2Connection,
+        vitals: Arc<Vitals>,
+    ) -> usize {
+        state.speaks_http2 = Some(true);
+        let allowed = connection.current_max_send_streams();
+        vitals.allow(allowed);
+        state.http2.push(Shared {
+            sender,
+            vitals: vitals.clone(),
+        });
+        let pool = self.clone();
+        tokio::spawn(async move {
+            let known = vitals.clone();
+            let driven = poll_fn(|context| {
+                let polled = Pin::new(&mut connection).poll(context);
+                known.allow(connection.current_max_send_streams());
+                polled
+            });
+            pool.drive(pin!(driven), &vitals).await;
+        });
+        allowed.min(self.options.max_streams_per_connection)
+    }
+
+    /// Runs a connection to its end, which comes when it has been idle for long or is not wanted any more.
+    async fn drive(
+        self: Arc<Self>,
+        mut connection: Pin<&mut impl Future<Output = hyper::Result<()>>>,
+        vitals: &Vitals,
+    ) {
+        let mut ticks =
+            tokio::time::interval((self.options.idle_timeout / 4).max(Duration::from_millis(10)));
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                ended = connection.as_mut() => {
+                    if let Err(error) = ended {
+                        tracing::debug!(address = self.options.address, %error, "upstream connection ended");
+                    }
+                    break;
+                }
+                _ = ticks.tick() => self.let_go_if_idle(vitals),
+            }
+        }
+        self.forget(vitals.id);
+        self.state().open -= 1;
+        self.freed.notify_waiters();
+    }
+
+    fn let_go_if_idle(&self, vitals: &Vitals) {
+        let stale = !vitals.is_usable(self.options.tls.generation());
+        let limit = if stale {
+            Duration::ZERO
+        } else {
+            self.options.idle_timeout
+        };
+        if vitals.idle_for().is_some_and(|idle| idle >= limit) {
+            self.forget(vitals.id);
+        }
+    }
+
+    /// Drops the pool's hold on a connection; it ends with its last request.
+    fn forget(&self, id: u64) {
+        let mut state = self.state();
+        state.http2.retain(|c| c.vitals.id != id);
+        state.http1.retain(|c| c.vitals.id != id);
+    }
+
+    pub(super) fn give_back(self: Arc<Self>, mut sender: Http1, vitals: Arc<Vitals>) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        self.state().returning += 1;
+        runtime.spawn(async move {
+            // Ready once the rest of both bodies is through; an error when the connection cannot be used again.
+            let ready = tokio::time::timeout(GIVE_BACK, sender.ready()).await;
+            let mut state = self.state();
+            state.returning -= 1;
+            if matches!(ready, Ok(Ok(()))) && !state.closed {
+                state.http1.push(Idle { sender, vitals });
+            }
+            drop(state);
+            self.freed.notify_one();
+        });
+    }
+}
+
+/// Takes back the count of an attempt whose task was ended from outside.
+pub(super) struct Attempt {
+    pool: Arc<Pool>,
+    done: bool,
+}
+
+impl Attempt {
+    /// Counts one; the caller has made sure that there may be one more.
+    pub(super) fn begin(pool: &Arc<Pool>, state: &mut State) -> Self {
+        state.opening += 1;
+        state.open += 1;
+        Self {
+            pool: pool.clone(),
+            done: false,
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if !self.done {
+            let mut state = self.pool.state();
+            state.opening -= 1;
+            state.open -= 1;
+        }
+    }
+}
