@@ -73,6 +73,36 @@ pub enum AuthError {
     NoCredentials,
 }
 
+/// What the audit log says of a request that failed to authenticate: which credentials it had, in
+/// kube-apiserver's words.
+#[must_use]
+pub fn attempted(request: &Parts, connection: &ConnInfo) -> String {
+    let line = request
+        .headers
+        .get(AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    let scheme = line
+        .and_then(|line| line.trim().split_once(' '))
+        .map(|(scheme, _)| scheme);
+    let is = |name: &str| scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(name));
+    let certificate = connection
+        .tls
+        .as_ref()
+        .is_some_and(|tls| !tls.certificates.is_empty());
+    let found: Vec<&str> = [
+        ("basic", is("basic")),
+        ("bearer", is("bearer")),
+        ("x509", certificate),
+    ]
+    .into_iter()
+    .filter_map(|(name, there)| there.then_some(name))
+    .collect();
+    if found.is_empty() {
+        return "Authentication failed, no credentials provided".to_owned();
+    }
+    format!("Authentication failed, attempted: {}", found.join(", "))
+}
+
 /// By what a user was recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {

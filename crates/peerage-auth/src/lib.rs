@@ -15,6 +15,7 @@ mod tokens;
 pub use audit::{AuditContext, AuditLog};
 pub use authenticator::{
     AuthError, AuthSetupError, Authenticated, Authenticator, AuthenticatorOptions, Method,
+    attempted,
 };
 pub use request_header::RequestHeaderOptions;
 

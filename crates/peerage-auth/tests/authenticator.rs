@@ -412,3 +412,31 @@ fn without_anonymous_requests_somebody_must_be_named() {
         .unwrap_err();
     assert!(matches!(refused, AuthError::NoCredentials));
 }
+
+#[test]
+fn the_audit_log_is_told_what_was_tried() {
+    let certificate = || vec![CertificateDer::from(vec![1])];
+    let rows = [
+        (
+            vec![],
+            vec![],
+            "Authentication failed, no credentials provided",
+        ),
+        (
+            vec![],
+            vec![("Authorization", "Bearer x")],
+            "Authentication failed, attempted: bearer",
+        ),
+        (
+            certificate(),
+            vec![("Authorization", "basic x")],
+            "Authentication failed, attempted: basic, x509",
+        ),
+    ];
+    for (certificates, lines, expected) in rows {
+        assert_eq!(
+            peerage_auth::attempted(&request(&lines), &connection(certificates)),
+            expected
+        );
+    }
+}

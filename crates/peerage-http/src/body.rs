@@ -56,7 +56,7 @@ pub fn empty() -> Body {
 #[must_use]
 pub fn channel(frames: usize) -> (Sender, Body) {
     let (sender, body) = Channel::new(frames.max(1));
-    (sender, body.boxed_unsync())
+    (sender, Fused(Some(body)).boxed_unsync())
 }
 
 /// Any body as [`Body`].
@@ -118,6 +118,32 @@ pub async fn collect(mut body: Body, limit: usize, pause: Duration) -> Result<By
     } else {
         rest.freeze()
     })
+}
+
+/// A channel that may be polled after its end, which the channel itself answers with a panic.
+struct Fused(Option<Channel<Bytes, BoxError>>);
+
+impl http_body::Body for Fused {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let Some(channel) = self.0.as_mut() else {
+            return Poll::Ready(None);
+        };
+        let frame = ready!(Pin::new(channel).poll_frame(context));
+        if !matches!(frame, Some(Ok(_))) {
+            self.0 = None;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_none()
+    }
 }
 
 struct Guarded<G> {
@@ -193,6 +219,14 @@ mod tests {
         sender.abort("gone".into());
         let broken = collect(body, 5, PAUSE).await;
         assert!(matches!(broken, Err(CollectError::Broken(_))));
+    }
+
+    #[tokio::test]
+    async fn a_channel_stays_at_its_end() {
+        let (sender, mut body) = channel(1);
+        drop(sender);
+        assert!(body.frame().await.is_none());
+        assert!(body.frame().await.is_none());
     }
 
     #[tokio::test]

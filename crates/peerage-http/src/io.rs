@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
@@ -170,19 +171,22 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Observed<S> {
     }
 }
 
-/// Makes the kernel notice within about `limit` that the other side is gone: by probes while the connection is
-/// idle, by missing acknowledgements while it is not.
+/// Makes the kernel notice within about `limit` that the other side of an idle connection is gone.
+///
+/// With `unacknowledged`, also when sent bytes are not acknowledged for that long. That counts a side that is
+/// there and does not read, too, so it is only for connections whose other side always reads.
 pub(crate) fn set_keep_alive(
     stream: &tokio::net::TcpStream,
-    limit: std::time::Duration,
+    limit: Duration,
+    unacknowledged: Option<Duration>,
 ) -> io::Result<()> {
     let socket = socket2::SockRef::from(stream);
     let keep_alive = socket2::TcpKeepalive::new()
-        .with_time((limit / 2).max(std::time::Duration::from_secs(1)))
-        .with_interval((limit / 8).max(std::time::Duration::from_secs(1)))
+        .with_time((limit / 2).max(Duration::from_secs(1)))
+        .with_interval((limit / 8).max(Duration::from_secs(1)))
         .with_retries(4);
     socket.set_tcp_keepalive(&keep_alive)?;
     #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(limit))?;
+    socket.set_tcp_user_timeout(unacknowledged)?;
     Ok(())
 }

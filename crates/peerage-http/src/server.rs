@@ -30,6 +30,10 @@ use tokio_util::task::TaskTracker;
 pub use crate::tls::TlsPeer;
 use crate::{Request, Response, ServerTls};
 
+/// Within about this time a client that vanished without a word is noticed: by the kernel's probes when nothing
+/// is under way, by pings on every HTTP/2 connection.
+const DEAD_AFTER: Duration = Duration::from_secs(25);
+
 /// The connection a request came over. In each request's extensions.
 #[derive(Debug, Clone)]
 pub struct ConnInfo {
@@ -63,8 +67,10 @@ pub struct ServerOptions {
     pub header_read_timeout: Duration,
     /// After how long without a request a connection is closed.
     pub idle_timeout: Duration,
-    /// After how long a client that does not read its answer loses it.
+    /// After how long a client that does not read an answer of known length loses it.
     pub write_stall_timeout: Duration,
+    /// The same for answers without a known length: watches and logs, which people pause.
+    pub stream_stall_timeout: Duration,
     /// Bytes of a request's head.
     pub max_header_bytes: usize,
     /// Header lines of a request.
@@ -89,6 +95,7 @@ impl Default for ServerOptions {
             header_read_timeout: Duration::from_secs(32),
             idle_timeout: Duration::from_secs(90),
             write_stall_timeout: Duration::from_secs(60),
+            stream_stall_timeout: Duration::from_secs(3600),
             max_header_bytes: 1 << 20,
             max_headers: 1024,
             h2_max_streams: 100,
@@ -320,10 +327,10 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Small frames go out at once, and a client that vanished without a word is noticed within half a minute.
+/// Small frames go out at once, and an idle client that vanished without a word is noticed.
 fn prepare(stream: &TcpStream) -> io::Result<SocketAddr> {
     let local = stream.local_addr()?;
     stream.set_nodelay(true)?;
-    crate::io::set_keep_alive(stream, Duration::from_secs(25))?;
+    crate::io::set_keep_alive(stream, DEAD_AFTER, None)?;
     Ok(local)
 }

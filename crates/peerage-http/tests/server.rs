@@ -466,3 +466,33 @@ async fn a_client_that_floods_with_resets_is_cut_off_and_others_are_served() {
     let upstream = upstream(server.address, ca.client_tls());
     assert_eq!(text(upstream.send(get("/")).await.unwrap()).await, "ok");
 }
+
+#[tokio::test]
+async fn a_head_keeps_the_length_of_the_body_it_stands_for() {
+    let ca = Ca::new("ca");
+    for alpn in [b"h2".as_slice(), b"http/1.1"] {
+        let server = serve(
+            ca.server_tls_with(&[alpn]),
+            ServerOptions::default(),
+            |_| async {
+                let mut response = Response::new(body::empty());
+                response
+                    .headers_mut()
+                    .insert("content-length", "5".parse().unwrap());
+                response
+            },
+        )
+        .await;
+        let upstream = upstream(server.address, ca.client_tls());
+        for _ in 0..2 {
+            let mut request = get("/");
+            *request.method_mut() = http::Method::HEAD;
+            let response = timeout(LONG, upstream.send(request))
+                .await
+                .unwrap()
+                .unwrap();
+            assert_eq!(response.headers()["content-length"], "5");
+            assert_eq!(text(response).await, "");
+        }
+    }
+}

@@ -117,12 +117,18 @@ where
         let over =
             |since: u64, limit: Duration| u128::from(now.saturating_sub(since)) > limit.as_millis();
         let options = &self.options;
-        let stalled = answers
-            .sweep(u64::try_from(options.write_stall_timeout.as_millis()).unwrap_or(u64::MAX));
+        let (answer_limit, stream_limit) =
+            (options.write_stall_timeout, options.stream_stall_timeout);
+        let stalled = answers.sweep(answer_limit, stream_limit);
         options.metrics.stalled.inc_by(stalled as u64);
+        let limit = if answers.streams() > 0 {
+            stream_limit
+        } else {
+            answer_limit
+        };
         if traffic
             .write_blocked()
-            .is_some_and(|since| over(since, options.write_stall_timeout))
+            .is_some_and(|since| over(since, limit))
         {
             options.metrics.stalled.inc();
             tracing::debug!(remote = %self.remote, "connection cut: the client does not read");
@@ -254,6 +260,8 @@ fn builder(options: &ServerOptions, peer: Option<&TlsPeer>) -> Builder<TokioExec
     builder
         .http2()
         .timer(TokioTimer::new())
+        .keep_alive_interval(super::DEAD_AFTER / 2)
+        .keep_alive_timeout(super::DEAD_AFTER / 2)
         .max_concurrent_streams(streams)
         .max_pending_accept_reset_streams(options.h2_max_pending_resets)
         .max_local_error_reset_streams(options.h2_max_pending_resets)

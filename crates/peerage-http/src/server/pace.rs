@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
@@ -28,6 +29,8 @@ pub(super) struct Answers {
     total: AtomicU64,
     idle_since: AtomicU64,
     paced: Mutex<HashMap<u64, Arc<Slot>>>,
+    /// Answers without a known length.
+    streams: AtomicUsize,
 }
 
 /// The client did not read for too long.
@@ -43,6 +46,7 @@ pub(super) struct InFlight {
 
 /// A body under the eyes of [`Answers::sweep`].
 struct Slot {
+    stream: bool,
     content: Mutex<Option<Content>>,
     /// When the last piece was handed over; 0 while the client waits for the next.
     handed_over: AtomicU64,
@@ -61,6 +65,7 @@ impl Answers {
             total: AtomicU64::new(0),
             idle_since: AtomicU64::new(0),
             paced: Mutex::default(),
+            streams: AtomicUsize::new(0),
         })
     }
 
@@ -86,12 +91,24 @@ impl Answers {
         idle.then(|| self.idle_since.load(Ordering::Relaxed))
     }
 
-    /// Drops every body whose client has made no room since `limit` milliseconds; says how many.
-    pub(super) fn sweep(&self, limit: u64) -> usize {
+    /// How many answers without a known length are under way.
+    pub(super) fn streams(&self) -> usize {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    /// Drops every body whose client has made no room for longer than the limit of its kind; says how many.
+    pub(super) fn sweep(&self, answer_limit: Duration, stream_limit: Duration) -> usize {
         let now = self.traffic.now();
-        let stalled = |slot: &&Arc<Slot>| match slot.handed_over.load(Ordering::Relaxed) {
-            0 => false,
-            at => now.saturating_sub(at) > limit,
+        let stalled = |slot: &&Arc<Slot>| {
+            let limit = if slot.stream {
+                stream_limit
+            } else {
+                answer_limit
+            };
+            match slot.handed_over.load(Ordering::Relaxed) {
+                0 => false,
+                at => u128::from(now.saturating_sub(at)) > limit.as_millis(),
+            }
         };
         let slots: Vec<_> = self.paced().values().filter(stalled).cloned().collect();
         slots
@@ -111,11 +128,14 @@ impl InFlight {
         if body.is_end_stream() {
             return body;
         }
-        let small = body
-            .size_hint()
-            .upper()
-            .is_some_and(|size| size <= PIECE as u64);
+        let length = body.size_hint().exact();
+        let small = length.is_some_and(|length| length <= PIECE as u64);
+        let stream = length.is_none();
+        if stream {
+            self.answers.streams.fetch_add(1, Ordering::Relaxed);
+        }
         let slot = Arc::new(Slot {
+            stream,
             content: Mutex::new(Some(Content {
                 body,
                 rest: Bytes::new(),
@@ -163,6 +183,9 @@ impl Paced {
         };
         if !self.small {
             request.answers.paced().remove(&request.number);
+        }
+        if self.slot.stream {
+            request.answers.streams.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -244,6 +267,8 @@ mod tests {
     use super::*;
     use crate::body;
 
+    const LIMIT: Duration = Duration::from_secs(60);
+
     #[tokio::test]
     async fn a_large_answer_is_handed_over_in_pieces_and_whole() {
         let answers = Answers::new(Traffic::new());
@@ -271,10 +296,26 @@ mod tests {
         let (_sender, quiet) = body::channel(1);
         let mut quiet = answers.begin().pace(quiet);
         unread.frame().await.unwrap().unwrap();
-        let waiting = tokio::time::timeout(std::time::Duration::from_secs(61), quiet.frame());
+        let waiting = tokio::time::timeout(LIMIT + Duration::from_secs(1), quiet.frame());
         assert!(waiting.await.is_err());
-        assert_eq!(answers.sweep(60_000), 1);
+        assert_eq!(answers.sweep(LIMIT, LIMIT * 60), 1);
         assert_eq!(Arc::strong_count(&held), 1);
         assert!(unread.frame().await.unwrap().is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_is_paused_has_a_limit_of_its_own() {
+        let answers = Answers::new(Traffic::new());
+        let (mut sender, stream) = body::channel(4);
+        let mut stream = answers.begin().pace(stream);
+        sender.send_data(Bytes::from("event")).await.unwrap();
+        stream.frame().await.unwrap().unwrap();
+        assert_eq!(answers.streams(), 1);
+        tokio::time::advance(LIMIT * 2).await;
+        assert_eq!(answers.sweep(LIMIT, LIMIT * 60), 0);
+        tokio::time::advance(LIMIT * 60).await;
+        assert_eq!(answers.sweep(LIMIT, LIMIT * 60), 1);
+        drop(stream);
+        assert_eq!(answers.streams(), 0);
     }
 }

@@ -54,14 +54,14 @@ impl Failure {
     }
 }
 
-/// Opens a connection, over HTTP/1.1 whatever the server can if `http1_only`.
+/// Opens a connection; for a tunnel over HTTP/1.1, whatever else the server can.
 pub(super) async fn open(
     options: &UpstreamOptions,
     traffic: &Arc<Traffic>,
-    http1_only: bool,
+    tunnel: bool,
 ) -> Result<Opened, Failure> {
-    let tcp = connect(options).await?;
-    let (stream, http2) = secure(options, tcp, http1_only).await?;
+    let tcp = connect(options, tunnel).await?;
+    let (stream, http2) = secure(options, tcp, tunnel).await?;
     let io = TokioIo::new(Observed::new(stream, traffic.clone()));
     let handshake = async {
         if http2 {
@@ -76,7 +76,7 @@ pub(super) async fn open(
     }
 }
 
-async fn connect(options: &UpstreamOptions) -> Result<TcpStream, Failure> {
+async fn connect(options: &UpstreamOptions, tunnel: bool) -> Result<TcpStream, Failure> {
     let lookup = timeout(
         options.connect_timeout,
         tokio::net::lookup_host(options.address.as_str()),
@@ -90,7 +90,7 @@ async fn connect(options: &UpstreamOptions) -> Result<TcpStream, Failure> {
     let mut failure = Failure::timed_out(Cause::Resolve);
     for address in addresses {
         failure = match timeout(share, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => match prepare(&stream, options) {
+            Ok(Ok(stream)) => match prepare(&stream, options, tunnel) {
                 Ok(()) => return Ok(stream),
                 Err(error) => Failure::new(Cause::Unreachable, error),
             },
@@ -104,9 +104,11 @@ async fn connect(options: &UpstreamOptions) -> Result<TcpStream, Failure> {
     Err(failure)
 }
 
-fn prepare(stream: &TcpStream, options: &UpstreamOptions) -> io::Result<()> {
+/// The other end of a tunnel may stop reading for as long as it likes: a paused terminal does.
+fn prepare(stream: &TcpStream, options: &UpstreamOptions, tunnel: bool) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    crate::io::set_keep_alive(stream, options.dead_after)
+    let unacknowledged = (!tunnel).then_some(options.dead_after);
+    crate::io::set_keep_alive(stream, options.dead_after, unacknowledged)
 }
 
 /// Does the TLS handshake; says whether HTTP/2 was agreed on.
