@@ -1,4 +1,4 @@
-//! Network policies and custom resource definitions: what follows from the rest of the object.
+//! Network policies, custom resource definitions and APIServices: what follows from the rest of the object.
 
 use serde_json::{Value, json};
 
@@ -47,5 +47,25 @@ pub(super) fn stored_versions(definition: &mut Value, _: &Create<'_>) {
     let stored: Vec<Value> = stored.map(|v| v["name"].clone()).into_iter().collect();
     if let Some(status) = definition.as_object_mut().and_then(|d| made(d, "status")) {
         status.insert("storedVersions".to_owned(), Value::Array(stored));
+    }
+}
+
+/// An API that the server serves itself is available at once.
+pub(super) fn local_api_service(service: &mut Value, create: &Create<'_>) {
+    if service
+        .pointer("/spec/service")
+        .is_some_and(Value::is_object)
+    {
+        return;
+    }
+    let condition = json!({
+        "type": "Available",
+        "status": "True",
+        "lastTransitionTime": create.now,
+        "reason": "Local",
+        "message": "Local APIServices are always available",
+    });
+    if let Some(status) = service.as_object_mut().and_then(|s| made(s, "status")) {
+        status.insert("conditions".to_owned(), json!([condition]));
     }
 }

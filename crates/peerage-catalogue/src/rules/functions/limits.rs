@@ -1,5 +1,6 @@
-//! Limit ranges: limits and requests that follow from each other.
+//! Amounts of resources: how fine they are, and limits and requests that follow from each other.
 
+use peerage_objects::quantity::Quantity;
 use serde_json::{Map, Value};
 
 use super::{Fields, text};
@@ -30,4 +31,30 @@ pub(super) fn limit_range_item(item: &mut Fields) {
     }
     item.insert("default".to_owned(), Value::Object(default));
     item.insert("defaultRequest".to_owned(), Value::Object(request));
+}
+
+/// The fields that hold amounts by resource.
+const LISTS: [&str; 10] = [
+    "limits",
+    "requests",
+    "capacity",
+    "allocatable",
+    "hard",
+    "default",
+    "defaultRequest",
+    "max",
+    "min",
+    "maxLimitRequestRatio",
+];
+
+/// Nothing finer than a thousandth is counted.
+pub(super) fn resource_lists(fields: &mut Fields) {
+    for name in LISTS {
+        let list = fields.get_mut(name).and_then(Value::as_object_mut);
+        for amount in list.into_iter().flat_map(|l| l.values_mut()) {
+            if let Some(quantity) = amount.as_str().and_then(|t| Quantity::parse(t).ok()) {
+                *amount = quantity.rounded_to_milli().to_string().into();
+            }
+        }
+    }
 }

@@ -9,6 +9,7 @@ mod daemonset;
 mod job;
 mod limits;
 mod metadata;
+mod node;
 mod pod;
 mod rbac;
 mod secret;
@@ -36,7 +37,10 @@ const DEFAULTS: &[(&str, DefaultFn)] = &[
     ("image-pull-policy", pod::image_pull_policy),
     ("image-volume-pull-policy", pod::image_volume_pull_policy),
     ("volume-source", pod::volume_source),
-    ("node-pod-cidrs", pod::node_pod_cidrs),
+    ("node-pod-cidrs", node::pod_cidrs),
+    ("node-allocatable", node::allocatable),
+    ("resource-lists", limits::resource_lists),
+    ("pod-grace", pod::positive_grace),
     ("service", service::service),
     ("secret", secret::string_data),
     ("job", job::job),
@@ -57,13 +61,14 @@ const DEFAULTS: &[(&str, DefaultFn)] = &[
 const CREATES: &[(&str, CreateFn)] = &[
     ("pod-qos", pod::qos),
     ("pod-scheduling-gates", pod::scheduling_gates),
-    ("node-not-ready", pod::not_ready_taint),
+    ("node-not-ready", node::not_ready_taint),
     ("crd-stored-versions", admission::stored_versions),
     ("job-selector", job::generate_selector),
     ("namespace-finalizer", metadata::namespace_finalizer),
     ("daemonset-generation", daemonset::first_generation),
     ("pv-transition-time", metadata::volume_transition_time),
     ("taint-time", metadata::taint_time),
+    ("api-service-local", admission::local_api_service),
 ];
 
 const UPDATES: &[(&str, UpdateFn)] = &[

@@ -97,11 +97,15 @@ pub(super) fn volume_source(volume: &mut Fields) {
     }
 }
 
-/// `podCIDR` is the first of `podCIDRs`.
-pub(super) fn node_pod_cidrs(spec: &mut Fields) {
-    let first = text(spec, "podCIDR").to_owned();
-    if !first.is_empty() {
-        set_default(spec, "podCIDRs", json!([first]));
+/// Less than no time at all is one second.
+pub(super) fn positive_grace(spec: &mut Fields) {
+    let name = "terminationGracePeriodSeconds";
+    if spec
+        .get(name)
+        .and_then(Value::as_i64)
+        .is_some_and(|s| s < 0)
+    {
+        spec.insert(name.to_owned(), json!(1));
     }
 }
 
@@ -145,18 +149,6 @@ pub(super) fn scheduling_gates(pod: &mut Value, create: &Create<'_>) {
     });
     if let Some(status) = pod.as_object_mut().and_then(|p| made(p, "status")) {
         status.insert("conditions".to_owned(), json!([condition]));
-    }
-}
-
-/// A new node is not ready: nothing is scheduled to it.
-pub(super) fn not_ready_taint(node: &mut Value, _: &Create<'_>) {
-    let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
-    let spec = node.as_object_mut().and_then(|n| made(n, "spec"));
-    let taints = spec.map(|s| s.entry("taints").or_insert_with(|| json!([])));
-    if let Some(taints) = taints.and_then(Value::as_array_mut)
-        && !taints.contains(&taint)
-    {
-        taints.push(taint);
     }
 }
 
