@@ -8,6 +8,7 @@
 //!
 //! The hub's lock is never held while history is read.
 
+mod catch_up;
 mod queue;
 
 use std::collections::{HashMap, VecDeque};
@@ -20,6 +21,7 @@ use crate::error::StoreError;
 use crate::sync::lock;
 use crate::types::{Event, EventKind, KeyRange, Revision, WatchRequest, WatchResponse};
 use crate::watch::{ProgressRequester, WatchStream};
+use catch_up::CatchUp;
 use queue::{Queue, bytes_of};
 
 /// The bounds of watching.
@@ -371,45 +373,5 @@ impl Drop for Reader {
         if let Some(hub) = self.hub.upgrade() {
             hub.leave(self.id);
         }
-    }
-}
-
-/// A watcher that is not live yet.
-struct CatchUp {
-    hub: Weak<Hub>,
-    id: u64,
-    request: WatchRequest,
-    queue: Arc<Queue>,
-    history: Arc<dyn History>,
-}
-
-impl CatchUp {
-    async fn run(self, mut next: Revision) {
-        loop {
-            let Some(to) = self.join(next) else { return };
-            let page = match self.history.page(&self.request.keys, next, to).await {
-                Ok(page) => page,
-                Err(error) => return self.queue.finish(error),
-            };
-            next = page.through + 1;
-            let events = select(&self.request, &page.events);
-            let revision = page.through;
-            if !events.is_empty() && !self.queue.push(WatchResponse { revision, events }).await {
-                return;
-            }
-        }
-    }
-
-    /// Joins the live watchers, or says up to which revision there is history to read first.
-    fn join(&self, next: Revision) -> Option<Revision> {
-        let Some(hub) = self.hub.upgrade() else {
-            self.queue
-                .finish(StoreError::unavailable("the store is closed"));
-            return None;
-        };
-        if hub.join(self.id, &self.request, next, &self.queue) {
-            return None;
-        }
-        Some(hub.revision())
     }
 }

@@ -95,6 +95,11 @@ impl Leases {
         Ok(())
     }
 
+    /// Has marked leases tried again, after a revocation failed.
+    pub(crate) fn retry(&self) {
+        self.changed.notify_one();
+    }
+
     /// Whether keys may be attached to it.
     pub(crate) fn is_alive(&self, id: LeaseId) -> bool {
         lock(&self.table).get(&id).is_some_and(|entry| !entry.ended)

@@ -10,6 +10,7 @@
 //! Durability: WAL and `synchronous=FULL`, so what was acknowledged survives the process and, as far
 //! as the disk keeps its promises, the machine.
 
+mod change;
 mod engine;
 mod guard;
 mod readers;
@@ -17,8 +18,7 @@ mod schema;
 mod writer;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;

@@ -32,6 +32,7 @@ async fn a_store_whose_answers_get_lost_is_linearizable_all_the_same() {
         jitter: Duration::from_millis(1),
         fail_before: 0.05,
         fail_after: 0.1,
+        cut_off_after: None,
     };
     println!("{plan:?}");
     let store = FaultyStore::new(Arc::new(MemoryStore::new()), plan);
@@ -45,6 +46,29 @@ async fn a_slow_store_answers_late() {
     let before = tokio::time::Instant::now();
     store.create("/a", "1", 0).await.unwrap();
     assert_eq!(before.elapsed(), Duration::from_millis(50));
+}
+
+#[tokio::test]
+async fn a_faulty_watch_is_cut_off_after_so_many_batches() {
+    let mut plan = FaultPlan::slow(Duration::ZERO);
+    plan.cut_off_after = Some(2);
+    let store = FaultyStore::new(Arc::new(MemoryStore::new()), plan);
+    let mut watch = store
+        .watch(WatchRequest::new(KeyRange::all(), 0))
+        .await
+        .unwrap();
+    for i in 0..3 {
+        store.put("/a", format!("{i}"), 0).await.unwrap();
+        if i < 2 {
+            assert_eq!(watch.next().await.unwrap().unwrap().revision, i + 2);
+        }
+    }
+    let resume_revision = 4;
+    assert_eq!(
+        watch.next().await,
+        Some(Err(StoreError::CutOff { resume_revision }))
+    );
+    assert_eq!(watch.next().await, None);
 }
 
 #[tokio::test]

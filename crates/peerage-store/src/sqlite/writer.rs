@@ -7,76 +7,24 @@
 //!
 //! Between jobs, and along with them, it removes what compaction made superfluous, a little at a time.
 
+mod job;
+mod tx;
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use rusqlite::Connection;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::SqliteOptions;
-use super::engine::{self, Snapshot, first_id};
+use super::engine;
 use super::guard::Guard;
 use super::schema;
 use crate::error::StoreError;
 use crate::hub::{Commit, Hub};
 use crate::lease::Leases;
-use crate::txn::{self, Engine, op_size};
-use crate::types::{
-    Event, KeyValue, Lease, LeaseId, Op, RangeRequest, RangeResponse, Revision, Txn, TxnResponse,
-};
-
-type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
-
-/// Something to write.
-#[derive(Debug)]
-pub(super) enum Job {
-    /// A transaction that was checked.
-    Txn { txn: Txn, reply: Reply<TxnResponse> },
-    /// Compaction up to a revision.
-    Compact {
-        revision: Revision,
-        reply: Reply<()>,
-    },
-    /// A new lease.
-    Grant {
-        ttl: Duration,
-        id: Option<LeaseId>,
-        reply: Reply<Lease>,
-    },
-    /// The end of a lease.
-    Revoke { id: LeaseId, reply: Reply<Revision> },
-}
-
-impl Job {
-    fn size(&self) -> usize {
-        match self {
-            Job::Txn { txn, .. } => txn.success.iter().chain(&txn.failure).map(op_size).sum(),
-            Job::Compact { .. } | Job::Grant { .. } | Job::Revoke { .. } => 0,
-        }
-    }
-
-    /// Whether a full store should do it all the same, because it frees space.
-    fn frees_space(&self) -> bool {
-        match self {
-            Job::Txn { txn, .. } => {
-                let mut ops = txn.success.iter().chain(&txn.failure);
-                !ops.any(|op| matches!(op, Op::Put(_)))
-            }
-            Job::Compact { .. } | Job::Revoke { .. } => true,
-            Job::Grant { .. } => false,
-        }
-    }
-
-    fn refuse(self, error: StoreError) {
-        // Who does not wait for the answer does not miss it.
-        match self {
-            Job::Txn { reply, .. } => drop(reply.send(Err(error))),
-            Job::Compact { reply, .. } => drop(reply.send(Err(error))),
-            Job::Grant { reply, .. } => drop(reply.send(Err(error))),
-            Job::Revoke { reply, .. } => drop(reply.send(Err(error))),
-        }
-    }
-}
+use crate::types::{Lease, LeaseId, Revision, TxnResponse};
+pub(super) use job::Job;
+use tx::Tx;
 
 /// What a job did, to be told once it is committed.
 enum Outcome {
@@ -182,8 +130,14 @@ impl Writer {
             }
             Err(error) => {
                 tracing::error!(%error, "the store cannot write");
-                group.into_iter().for_each(|job| job.refuse(error.clone()));
+                self.refuse(group, &error);
             }
+        }
+    }
+
+    fn refuse(&self, group: Vec<Job>, error: &StoreError) {
+        for job in group {
+            job.refuse(error.clone(), &self.leases);
         }
     }
 
@@ -195,7 +149,7 @@ impl Writer {
         let _ = schema::limit_pages(&self.connection, limit, reserve);
         match self.try_write(&group) {
             Ok(done) => self.tell(group, done),
-            Err(error) => group.into_iter().for_each(|job| job.refuse(error.clone())),
+            Err(error) => self.refuse(group, &error),
         }
         let _ = schema::limit_pages(&self.connection, limit, 0);
     }
@@ -256,7 +210,7 @@ impl Writer {
 
     fn answer(&self, job: Job, outcome: Outcome) {
         match (job, outcome) {
-            (job, Outcome::Refused(error)) => job.refuse(error),
+            (job, Outcome::Refused(error)) => job.refuse(error, &self.leases),
             (Job::Txn { reply, .. }, Outcome::Txn(response)) => drop(reply.send(Ok(response))),
             (Job::Compact { reply, .. }, Outcome::Compacted) => drop(reply.send(Ok(()))),
             (Job::Grant { reply, .. }, Outcome::Granted(lease)) => {
@@ -267,7 +221,10 @@ impl Writer {
                 self.leases.remove(id);
                 drop(reply.send(Ok(revision)));
             }
-            (job, _) => job.refuse(StoreError::unavailable("the writer mixed up its answers")),
+            (job, _) => {
+                let error = StoreError::unavailable("the writer mixed up its answers");
+                job.refuse(error, &self.leases);
+            }
         }
     }
 
@@ -297,155 +254,4 @@ struct Done {
     outcomes: Vec<Outcome>,
     commits: Vec<Commit>,
     at: Position,
-}
-
-/// A group on its way.
-struct Tx<'w> {
-    connection: &'w Connection,
-    options: &'w SqliteOptions,
-    leases: &'w Leases,
-    at: Position,
-    commits: Vec<Commit>,
-}
-
-impl Tx<'_> {
-    /// Runs all jobs. An error is the database's; what a job was refused for is its outcome.
-    fn run(&mut self, group: &[Job]) -> Result<Vec<Outcome>, StoreError> {
-        let mut outcomes = Vec::with_capacity(group.len());
-        for job in group {
-            outcomes.push(match self.job(job) {
-                Ok(outcome) => outcome,
-                Err(error) if is_the_databases(&error) => return Err(error),
-                Err(error) => Outcome::Refused(error),
-            });
-        }
-        Ok(outcomes)
-    }
-
-    fn job(&mut self, job: &Job) -> Result<Outcome, StoreError> {
-        match job {
-            Job::Txn { txn, .. } => {
-                let limits = &self.options.limits;
-                let (response, events) = txn::run(self, txn, limits)?;
-                self.commit(events);
-                Ok(Outcome::Txn(response))
-            }
-            Job::Compact { revision, .. } => self.compact(*revision),
-            Job::Grant { ttl, id, .. } => self.grant(*ttl, *id),
-            Job::Revoke { id, .. } => self.revoke(*id),
-        }
-    }
-
-    fn commit(&mut self, events: Vec<Event>) {
-        if !events.is_empty() {
-            self.at.revision += 1;
-            let revision = self.at.revision;
-            self.commits.push(Commit { revision, events });
-        }
-    }
-
-    fn compact(&mut self, revision: Revision) -> Result<Outcome, StoreError> {
-        if revision > self.at.revision {
-            return Err(StoreError::FutureRevision {
-                current: self.at.revision,
-            });
-        }
-        if revision <= self.at.compact_revision {
-            return Err(StoreError::Compacted {
-                compact_revision: self.at.compact_revision,
-            });
-        }
-        engine::set(self.connection, "compact_revision", revision)?;
-        self.at.compact_revision = revision;
-        Ok(Outcome::Compacted)
-    }
-
-    /// Compacts when there are too many revisions; not for every single one too many.
-    fn compact_by_count(&mut self) -> Result<(), StoreError> {
-        let keep = i64::try_from(self.options.keep_revisions).unwrap_or(i64::MAX);
-        let oldest = self.at.revision.saturating_sub(keep);
-        let slack = keep / 16;
-        if oldest > 0 && oldest - self.at.compact_revision > slack {
-            self.compact(oldest)?;
-        }
-        Ok(())
-    }
-
-    fn purge(&mut self, limit: usize) -> Result<(), StoreError> {
-        let target = self.at.compact_revision;
-        if self.at.purged_for >= target {
-            return Ok(());
-        }
-        let reached = engine::purge(self.connection, self.at.purged, target, limit)?;
-        if reached.is_none() {
-            self.at.purged_for = target;
-        }
-        // The events of `target` itself are looked at again by the next compaction.
-        self.at.purged = reached.unwrap_or(first_id(target) - 1);
-        engine::set(self.connection, "purged", self.at.purged)
-    }
-
-    fn grant(&mut self, ttl: Duration, id: Option<LeaseId>) -> Result<Outcome, StoreError> {
-        let lease = self
-            .leases
-            .prepare(ttl, id, self.options.limits.max_leases)?;
-        let millis = i64::try_from(lease.ttl.as_millis()).unwrap_or(i64::MAX);
-        if !engine::insert_lease(self.connection, lease.id, millis)? {
-            return Err(StoreError::LeaseExists { id: lease.id });
-        }
-        Ok(Outcome::Granted(lease))
-    }
-
-    fn revoke(&mut self, id: LeaseId) -> Result<Outcome, StoreError> {
-        // From here on no job of this group can attach a key to it.
-        self.leases.end(id)?;
-        let keys = self.snapshot().keys_of(id)?;
-        let events = txn::delete_keys(self, &keys)?;
-        engine::delete_lease(self.connection, id)?;
-        self.commit(events);
-        Ok(Outcome::Revoked(id, self.at.revision))
-    }
-
-    fn snapshot(&self) -> Snapshot<'_> {
-        let Position {
-            revision,
-            compact_revision,
-            ..
-        } = self.at;
-        Snapshot::within(self.connection, revision, compact_revision)
-    }
-}
-
-/// Whether an error is one of the database as a whole and not of one job.
-fn is_the_databases(error: &StoreError) -> bool {
-    matches!(
-        error,
-        StoreError::NoSpace | StoreError::Unavailable { .. } | StoreError::Corrupt { .. }
-    )
-}
-
-impl Engine for Tx<'_> {
-    fn revision(&self) -> Revision {
-        self.at.revision
-    }
-
-    fn compact_revision(&self) -> Revision {
-        self.at.compact_revision
-    }
-
-    fn get(&mut self, key: &[u8]) -> Result<Option<KeyValue>, StoreError> {
-        self.snapshot().get(key)
-    }
-
-    fn range(&mut self, request: &RangeRequest) -> Result<RangeResponse, StoreError> {
-        self.snapshot().range(request)
-    }
-
-    fn lease_is_alive(&mut self, id: LeaseId) -> bool {
-        self.leases.is_alive(id)
-    }
-
-    fn apply(&mut self, event: &Event, index: usize) -> Result<(), StoreError> {
-        engine::apply(self.connection, event, index)
-    }
 }

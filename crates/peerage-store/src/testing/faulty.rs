@@ -1,10 +1,10 @@
 //! A store that is slow and fails, by a plan that a seed decides.
 
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::{StreamExt, stream};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -41,6 +41,8 @@ pub struct FaultPlan {
     pub fail_before: f64,
     /// The share of calls that fail although the store did what it was asked.
     pub fail_after: f64,
+    /// After how many batches each watch ends as if its reader had been too slow, if it does.
+    pub cut_off_after: Option<usize>,
 }
 
 impl FaultPlan {
@@ -52,6 +54,7 @@ impl FaultPlan {
             jitter: Duration::ZERO,
             fail_before: 0.0,
             fail_after: 0.0,
+            cut_off_after: None,
         }
     }
 }
@@ -118,6 +121,24 @@ impl FaultyStore {
     }
 }
 
+/// The first `limit` batches of a watch, and then the error of one whose reader was too slow.
+fn cut_off(watch: WatchStream, limit: usize) -> WatchStream {
+    let (start, progress) = (watch.start_revision(), watch.progress_requester());
+    let state = (watch, limit, start);
+    let items = stream::unfold(state, |(mut watch, left, resume_revision)| async move {
+        if left == 0 {
+            let error = StoreError::CutOff { resume_revision };
+            return Some((Err(error), (watch, left, resume_revision)));
+        }
+        let item = watch.next().await?;
+        let resume = item
+            .as_ref()
+            .map_or(resume_revision, |batch| batch.revision + 1);
+        Some((item, (watch, left - 1, resume)))
+    });
+    WatchStream::new(start, items, progress)
+}
+
 #[async_trait]
 impl Store for FaultyStore {
     async fn range(&self, request: RangeRequest) -> Result<RangeResponse, StoreError> {
@@ -129,7 +150,12 @@ impl Store for FaultyStore {
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<WatchStream, StoreError> {
-        self.call(self.inner.watch(request)).await
+        let watch = self.call(self.inner.watch(request)).await?;
+        let limit = lock(&self.state).0.cut_off_after;
+        Ok(match limit {
+            Some(limit) => cut_off(watch, limit),
+            None => watch,
+        })
     }
 
     async fn compact(&self, revision: Revision) -> Result<(), StoreError> {
