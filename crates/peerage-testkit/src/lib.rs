@@ -1,1 +1,17 @@
-//! Clusters in a test, fake peers, recordings and their replayer.
+//! Clusters in a test, recordings and their replayer.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`pki`] | certificates for a test |
+//! | [`wire`] | an HTTP/1.1 client that sends exactly the bytes it is told to |
+//! | [`server`] | an API server in this process |
+//! | [`recording`] | conversations with a real kube-apiserver, and the comparison with them |
+//!
+//! For tests only: nothing here is shipped, and what is broken here may panic.
+
+#![allow(clippy::unwrap_used)]
+
+pub mod pki;
+pub mod recording;
+pub mod server;
+pub mod wire;
