@@ -93,7 +93,7 @@ pub(crate) fn answer(call: &Call, asked: &Asked, request: &Request) -> Option<Re
         Found::Nowhere => return None,
         Found::NotNow(why) => {
             let why = why.to_owned();
-            return Some(form.refuse(call, &ProxyError::NotKnown { why }));
+            return Some(form.refuse(call, &ProxyError::NotKnown { why, listed: false }));
         }
     };
     if asked.is_routed() && *request.method() != Method::GET {

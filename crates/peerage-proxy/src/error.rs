@@ -15,10 +15,10 @@ use http::StatusCode;
 pub(crate) enum ProxyError {
     /// Nobody is known for sure to serve the API, or not to.
     #[error("it is not known for certain whether this API is served: {why}")]
-    NotKnown { why: String },
+    NotKnown { why: String, listed: bool },
     /// A peer sent a request here that this server does not serve and may not send on.
     #[error("a peer sent this request here, but this server does not serve it: {why}")]
-    NotForPeers { why: String },
+    NotForPeers { why: String, listed: bool },
     /// Every server that has the API is known not to answer at the moment.
     #[error("no server that serves this API answers at the moment")]
     NoneUsable,
@@ -67,6 +67,14 @@ impl ProxyError {
         match self {
             ProxyError::NoUser | ProxyError::CannotUpgrade | ProxyError::Identity => None,
             _ => Some(usual.max(Duration::from_secs(1))),
+        }
+    }
+
+    /// Whether some server's documents list what was asked for, so that its name is one of a bounded number.
+    pub(crate) fn is_about_listed_api(&self) -> bool {
+        match self {
+            ProxyError::NotKnown { listed, .. } | ProxyError::NotForPeers { listed, .. } => *listed,
+            _ => true,
         }
     }
 

@@ -19,7 +19,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Extensions, HeaderMap, Method, Uri, header};
 use peerage_core::{Query, RequestInfo, User};
-use peerage_http::{Body, ConnInfo, Request, Response, SendError};
+use peerage_http::{Body, ConnInfo, Request, Response, SendError, Stage};
 use tokio::time::{Instant, sleep_until};
 
 use crate::audit::Audit;
@@ -92,12 +92,10 @@ impl<'a> Forward<'a> {
         let user: Arc<User> = parts.extensions.get().cloned().ok_or(ProxyError::NoUser)?;
         let audit = Audit::of(&parts.extensions);
         let upgrade = tunnel::protocol(&parts.headers);
-        let client_side = match upgrade {
-            Some(_) => Some(tunnel::Client::take(shared, &mut parts.extensions)?),
-            None => None,
-        };
-        let target = target(&parts.uri);
-        let host = host(&parts);
+        let client_side = upgrade
+            .map(|_| tunnel::Client::take(shared, &mut parts.extensions))
+            .transpose()?;
+        let (target, host) = (target(&parts.uri), host(&parts));
         headers::outgoing(
             &mut parts.headers,
             &Outgoing {
@@ -217,6 +215,10 @@ impl<'a> Forward<'a> {
 
     fn note_failure(&self, peer: &Arc<Peer>, failed: &Failed) -> ProxyError {
         let (reason, error) = match failed {
+            Failed::Send(failed) if failed.stage() == Stage::Timeout => {
+                peer.poke.notify_one();
+                ("timeout", ProxyError::FirstByte)
+            }
             Failed::Send(failed) => {
                 if is_peers_silence(failed) {
                     self.shared.peer_failed(peer);

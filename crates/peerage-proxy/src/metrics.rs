@@ -146,9 +146,12 @@ impl ProxyMetrics {
             ProxyError::NoneUsable | ProxyError::NotKnown { .. } => "endpoint_resolution",
             _ => "proxy_transport",
         };
-        self.proxy_errors
-            .get_or_create(&api("type", kind, info).to_vec())
-            .inc();
+        let mut labels = api("type", kind, info);
+        if !error.is_about_listed_api() {
+            // What clients make up is no label.
+            labels[1..].iter_mut().for_each(|(_, name)| name.clear());
+        }
+        self.proxy_errors.get_or_create(&labels.to_vec()).inc();
     }
 
     /// A discovery document was asked for.

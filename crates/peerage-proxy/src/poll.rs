@@ -173,32 +173,20 @@ async fn document(
     old: Option<&Part>,
 ) -> Result<Part, RoundError> {
     let path = kind.path;
-    let etag = old.and_then(|part| part.etag.as_ref());
-    let mut what = what(shared, path, etag);
-    what.accept = Some(fetch::PEER_ACCEPT);
-    let answer = fetch(&link.upstream, what).await;
-    if let Ok(Answer {
-        server: Some(server),
-        ..
-    }) = &answer
-        && server == shared.snapshot.load().view.local_id().as_bytes()
-    {
-        return Err(RoundError::Oneself);
-    }
-    let answer = answer.map(|answer| answer.fetched);
-    shared.metrics.discovery_fetched(match &answer {
-        Ok(Fetched::Document { .. }) => StatusCode::OK,
-        Ok(Fetched::Unchanged) => StatusCode::NOT_MODIFIED,
-        Err(FetchError::Status(status)) => *status,
-        Err(_) => StatusCode::SERVICE_UNAVAILABLE,
-    });
-    match (answer, old) {
-        (Ok(Fetched::Unchanged), Some(old)) => Ok(old.clone()),
-        (Ok(Fetched::Unchanged), None) => Err(RoundError::Fetch {
+    let fetched = ask(shared, link, path, old).await?;
+    let fetched = fetched.map_err(|source| {
+        if source.is_transport() {
+            shared.peer_failed(peer);
+        }
+        RoundError::Fetch { path, source }
+    })?;
+    match (fetched, old) {
+        (Fetched::Unchanged, Some(old)) => Ok(old.clone()),
+        (Fetched::Unchanged, None) => Err(RoundError::Fetch {
             path,
             source: FetchError::UnaskedNotModified,
         }),
-        (Ok(Fetched::Document { bytes, etag }), old) => {
+        (Fetched::Document { bytes, etag }, old) => {
             let list =
                 (kind.read)(&bytes).map_err(|source| RoundError::Document { path, source })?;
             let list = match old {
@@ -207,13 +195,34 @@ async fn document(
             };
             Ok(Part { list, etag })
         }
-        (Err(source), _) => {
-            if source.is_transport() {
-                shared.peer_failed(peer);
-            }
-            Err(RoundError::Fetch { path, source })
-        }
     }
+}
+
+/// Asks for one document and counts what came.
+async fn ask(
+    shared: &Shared,
+    link: &Link,
+    path: &str,
+    old: Option<&Part>,
+) -> Result<Result<Fetched, FetchError>, RoundError> {
+    let mut what = what(shared, path, old.and_then(|part| part.etag.as_ref()));
+    what.accept = Some(fetch::PEER_ACCEPT);
+    let answer = fetch(&link.upstream, what).await;
+    shared.metrics.discovery_fetched(match &answer {
+        Ok(answer) if matches!(answer.fetched, Fetched::Unchanged) => StatusCode::NOT_MODIFIED,
+        Ok(_) => StatusCode::OK,
+        Err(FetchError::Status(status)) => *status,
+        Err(_) => StatusCode::SERVICE_UNAVAILABLE,
+    });
+    let own_id = shared.snapshot.load().view.local_id().clone();
+    if let Ok(Answer { server, .. }) = &answer
+        && server
+            .as_ref()
+            .is_some_and(|server| server == own_id.as_bytes())
+    {
+        return Err(RoundError::Oneself);
+    }
+    Ok(answer.map(|answer| answer.fetched))
 }
 
 fn what<'a>(shared: &Shared, path: &'a str, etag: Option<&'a http::HeaderValue>) -> Fetch<'a> {
@@ -249,12 +258,7 @@ async fn publish(
     }
     let (own, not_own) = verify::keep_own(shared, link, &groups.list).await;
     if not_own > 0 {
-        shared.metrics.merged_documents(&peer.id);
-        tracing::warn!(
-            peer = &*peer.id,
-            not_own,
-            "a peer lists APIs that it does not serve itself, so it seems to answer merged documents; these are left out"
-        );
+        say_merged(shared, peer, not_own);
     }
     let nothing = Documents::default();
     let before = old.map_or(&nothing, |old| &old.served);
@@ -267,6 +271,15 @@ async fn publish(
         groups,
     });
     shared.changed.notify_one();
+}
+
+fn say_merged(shared: &Shared, peer: &Peer, not_own: usize) {
+    shared.metrics.merged_documents(&peer.id);
+    tracing::warn!(
+        peer = &*peer.id,
+        not_own,
+        "a peer lists APIs that it does not serve itself, so it seems to answer merged documents; these are left out"
+    );
 }
 
 fn report(shared: &Shared, peer: &Peer, error: &RoundError) {

@@ -17,6 +17,7 @@ use std::task::{Context, Poll};
 use futures::future::{BoxFuture, Either, FutureExt};
 use http::{HeaderMap, Method};
 use peerage_auth::VerifiedPeer;
+use peerage_core::route::UnsureReason;
 use peerage_core::{RequestInfo, Route, Rules, ViewScope, route};
 use peerage_http::{Request, Response};
 use tower::{Layer, Service};
@@ -26,7 +27,7 @@ use crate::audit::Audit;
 use crate::discovery;
 use crate::error::ProxyError;
 use crate::forward;
-use crate::headers::{self, GUARD, PEER, REASON};
+use crate::headers::{self, GUARD, GUARD_VALUE, PEER, REASON, STALE_VIEW};
 use crate::openapi::answer as openapi;
 use crate::peer::Peer;
 use crate::shared::{Shared, Snapshot};
@@ -134,10 +135,7 @@ impl Call {
         }
         match self.plan() {
             Plan::Local => Either::Left(inner.call(request)),
-            Plan::Unknown => {
-                self.shared.metrics.unknown.inc();
-                Either::Left(inner.call(request))
-            }
+            Plan::Unknown => self.unknown(inner.call(request)),
             Plan::Refuse(error) => {
                 let form = Form::of(&request, &self.info);
                 let response = form.refuse(&self, &error);
@@ -147,6 +145,23 @@ impl Call {
                 Either::Right(self.forward(request, peers, reason).map(Ok).boxed())
             }
         }
+    }
+
+    /// The local chain says 404.
+    fn unknown<F>(&self, answer: F) -> Answer<F>
+    where
+        F: Future<Output = Result<Response, Infallible>> + Send + 'static,
+    {
+        self.shared.metrics.unknown.inc();
+        if !self.verified {
+            return Either::Left(answer);
+        }
+        // The peer lists it for somebody: it should look again before it tells its client 404.
+        let marked = |mut response: Response| {
+            response.headers_mut().insert(STALE_VIEW, GUARD_VALUE);
+            response
+        };
+        Either::Right(answer.map(move |answer| answer.map(marked)).boxed())
     }
 
     fn plan(&self) -> Plan {
@@ -160,11 +175,13 @@ impl Call {
             Route::Unknown(_) => Plan::Unknown,
             Route::Unsure { reason, .. } => {
                 let why = reason.to_string();
+                let listed =
+                    !matches!(reason, UnsureReason::NotSynced | UnsureReason::PeerNotHeard);
                 Plan::Refuse(if self.verified {
                     self.shared.metrics.refused_hops.inc();
-                    ProxyError::NotForPeers { why }
+                    ProxyError::NotForPeers { why, listed }
                 } else {
-                    ProxyError::NotKnown { why }
+                    ProxyError::NotKnown { why, listed }
                 })
             }
             Route::Forward { candidates, reason } => {

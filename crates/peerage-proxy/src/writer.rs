@@ -27,6 +27,9 @@ const MAX_PEERS: usize = 200;
 /// Changes that come together make one view.
 const GATHER: Duration = Duration::from_millis(5);
 
+/// By how much a deadline further down is later than the one that should strike.
+const MARGIN: Duration = Duration::from_secs(5);
+
 /// What the writer reads.
 pub(crate) struct Sources {
     pub(crate) records: watch::Receiver<Arc<[PeerRecord]>>,
@@ -221,7 +224,7 @@ impl Remembered {
         restarted: bool,
         tls: Option<&ClientTls>,
     ) {
-        self.relink(record, standing, tls);
+        self.relink(shared, record, standing, tls);
         if restarted || (standing == Standing::Live && self.standing != Standing::Live) {
             self.peer.poke.notify_one();
         }
@@ -243,7 +246,13 @@ impl Remembered {
     }
 
     /// Connections belong to one address; a peer without an endpoint key has none.
-    fn relink(&self, record: Option<&PeerRecord>, standing: Standing, tls: Option<&ClientTls>) {
+    fn relink(
+        &self,
+        shared: &Shared,
+        record: Option<&PeerRecord>,
+        standing: Standing,
+        tls: Option<&ClientTls>,
+    ) {
         let address = record
             .filter(|_| standing == Standing::Live)
             .and_then(|r| r.address.clone());
@@ -251,9 +260,14 @@ impl Remembered {
         if old.as_ref().map(|link| &link.address) == address.as_ref() {
             return;
         }
-        let link = address.zip(tls).map(|(address, tls)| Link {
-            upstream: Upstream::new(UpstreamOptions::new(address.as_str(), tls.clone())),
-            address,
+        let link = address.zip(tls).map(|(address, tls)| {
+            let mut options = UpstreamOptions::new(address.as_str(), tls.clone());
+            // The forwarder's own deadline comes first, since it knows what to answer.
+            options.first_byte_timeout = shared.options.forward.first_byte + MARGIN;
+            Link {
+                upstream: Upstream::new(options),
+                address,
+            }
         });
         self.peer.set_link(link);
         self.peer.poke.notify_one();

@@ -13,7 +13,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use peerage_http::{Request, Response, body};
 
-use super::{INDEX, v2};
+use super::{Elsewhere, INDEX, v2};
 use crate::peer::Peer;
 use crate::service::Call;
 
@@ -70,41 +70,46 @@ pub(crate) async fn answer(
             }
             None => inner(request).await,
         },
-        Asked::Index => {
-            let whole = Whole::of(request);
-            let response = inner(whole.request).await?;
-            Ok(match collect(response).await {
-                Ok((head, bytes)) => {
-                    let merged = elsewhere.merge_into(&bytes).map(Bytes::from);
-                    let merged = merged.unwrap_or(bytes);
-                    rebuilt(head, merged, whole.head_only)
-                }
-                Err(response) => response,
-            })
-        }
+        Asked::Index => index(elsewhere, inner, request).await,
         Asked::V2 if !takes_json(request.headers()) => inner(request).await,
-        Asked::V2 => {
-            let whole = Whole::of(request);
-            let response = inner(whole.request).await?;
-            let (mut head, bytes) = match collect(response).await {
-                Ok(collected) => collected,
-                Err(response) => return Ok(response),
-            };
-            let Some(merged) = call.shared.openapi_v2.get(&bytes, elsewhere).await else {
-                return Ok(rebuilt(head, bytes, whole.head_only));
-            };
-            head.headers.insert(ETAG, merged.etag.clone());
-            if whole
-                .if_none_match
-                .as_ref()
-                .is_some_and(|tags| tags == merged.etag)
-            {
-                head.status = StatusCode::NOT_MODIFIED;
-                return Ok(rebuilt(head, Bytes::new(), true));
-            }
-            Ok(rebuilt(head, merged.bytes, whole.head_only))
-        }
+        Asked::V2 => version_2(&call, elsewhere, inner, request).await,
     }
+}
+
+async fn index(
+    elsewhere: &Elsewhere,
+    inner: Inner,
+    request: Request,
+) -> Result<Response, Infallible> {
+    let whole = Whole::of(request);
+    let (head, bytes) = match collect(inner(whole.request).await?).await {
+        Ok(collected) => collected,
+        Err(response) => return Ok(response),
+    };
+    let merged = elsewhere.merge_into(&bytes).map(Bytes::from);
+    Ok(rebuilt(head, merged.unwrap_or(bytes), whole.head_only))
+}
+
+async fn version_2(
+    call: &Call,
+    elsewhere: &Elsewhere,
+    inner: Inner,
+    request: Request,
+) -> Result<Response, Infallible> {
+    let whole = Whole::of(request);
+    let (mut head, bytes) = match collect(inner(whole.request).await?).await {
+        Ok(collected) => collected,
+        Err(response) => return Ok(response),
+    };
+    let Some(merged) = call.shared.openapi_v2.get(&bytes, elsewhere).await else {
+        return Ok(rebuilt(head, bytes, whole.head_only));
+    };
+    head.headers.insert(ETAG, merged.etag.clone());
+    if whole.if_none_match.is_some_and(|tag| tag == merged.etag) {
+        head.status = StatusCode::NOT_MODIFIED;
+        return Ok(rebuilt(head, Bytes::new(), true));
+    }
+    Ok(rebuilt(head, merged.bytes, whole.head_only))
 }
 
 /// The peers that a request can be sent to now.
