@@ -62,13 +62,16 @@ fn starts_with_either(name: &str, prefix: &str) -> bool {
 /// Replaces all identity headers by those of `user`. The UID is left out when it is empty.
 ///
 /// # Errors
-/// [`IdentityError`] for a user with bytes that no header can carry; the headers then name nobody.
+/// [`IdentityError`] for a user with more or other bytes than headers can carry; they then name nobody.
 pub fn set(headers: &mut HeaderMap, user: &User) -> Result<(), IdentityError> {
     strip(headers);
-    let lines = lines(user)?;
-    headers.reserve(lines.len());
-    for (name, value) in lines {
-        headers.append(name, value);
+    for (name, value) in lines(user)? {
+        if headers.try_append(name, value).is_err() {
+            strip(headers);
+            return Err(IdentityError {
+                part: "number of groups or extra keys",
+            });
+        }
     }
     Ok(())
 }
@@ -194,6 +197,16 @@ mod tests {
         headers.append("x-remote-user", HeaderValue::from_static("client"));
         let error = set(&mut headers, &User::new("a\nb", ["dev"])).unwrap_err();
         assert_eq!(error.part, "name");
+        assert!(headers.is_empty());
+    }
+
+    #[test]
+    fn a_user_with_more_extra_keys_than_there_can_be_header_names_is_an_error() {
+        let mut user = User::new("alice", ["dev"]);
+        let keys = (0..30_000).map(|number| (format!("k{number}"), vec![String::new()]));
+        user.extra.extend(keys);
+        let mut headers = HeaderMap::new();
+        assert!(set(&mut headers, &user).is_err());
         assert!(headers.is_empty());
     }
 

@@ -97,7 +97,7 @@ impl Default for ServerOptions {
             write_stall_timeout: Duration::from_secs(60),
             stream_stall_timeout: Duration::from_secs(3600),
             max_header_bytes: 1 << 20,
-            max_headers: 1024,
+            max_headers: 2048,
             h2_max_streams: 100,
             h2_stream_window: 256 << 10,
             h2_max_pending_resets: 100,

@@ -93,7 +93,7 @@ async fn heads_over_the_limits_are_refused_and_large_ones_within_are_served() {
         (1, 60 << 10, "200"),
         (600, 100, "200"),
         (1, 200 << 10, "431"),
-        (1100, 1, "431"),
+        (2100, 1, "431"),
     ] {
         let answer = say(&server, head(lines, size).as_bytes()).await;
         assert!(

@@ -724,6 +724,7 @@ async fn headers_over_the_limit_cost_one_http2_request_and_not_the_connection() 
     let ca = Ca::new("ca");
     let options = ServerOptions {
         max_header_bytes: 64 << 10,
+        max_headers: 1024,
         ..ServerOptions::default()
     };
     let server = serve(ca.server_tls(), options, |request| async move {
@@ -751,6 +752,13 @@ async fn headers_over_the_limit_cost_one_http2_request_and_not_the_connection() 
     let served = upstream.send(groups(400)).await.unwrap();
     assert_eq!(text(served).await, "400");
     assert_eq!(upstream.send(groups(600)).await.unwrap().status(), 431);
+    let mut many = get("/");
+    for _ in 0..1500 {
+        many.headers_mut().append("a", "".parse().unwrap());
+    }
+    let refused = upstream.send(many).await.unwrap();
+    assert_eq!(refused.status(), 431);
+    assert!(text(refused).await.contains(r#""code":431}"#));
     assert_eq!(text(upstream.send(groups(40)).await.unwrap()).await, "40");
     assert_eq!(upstream.stats().connections, 1);
 }

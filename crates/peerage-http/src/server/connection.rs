@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::pace::{Answers, InFlight};
-use super::refusal::Refusals;
+use super::refusal::{self, Refusals};
 use super::{ConnInfo, Drain, ServerOptions, TlsPeer};
 use crate::io::{Observed, Traffic};
 use crate::{Request, Response, ServerTls, body};
@@ -162,6 +162,7 @@ where
             drain: self.drain.clone(),
             service: self.service.clone(),
             panics: self.options.metrics.panics.clone(),
+            max_headers: self.options.max_headers,
             answers,
         }
     }
@@ -173,6 +174,7 @@ struct Requests<S> {
     drain: Drain,
     service: S,
     panics: Counter,
+    max_headers: usize,
     answers: Arc<Answers>,
 }
 
@@ -187,6 +189,10 @@ where
 
     fn call(&self, request: http::Request<Incoming>) -> Self::Future {
         let in_flight = self.answers.begin();
+        if request.headers().len() > self.max_headers {
+            let refused = refusal::too_many_headers();
+            return Box::pin(async move { Ok(refused.map(|body| in_flight.pace(body))) });
+        }
         let mut request = request.map(body::boxed);
         request.extensions_mut().insert(self.info.clone());
         request.extensions_mut().insert(self.drain.clone());

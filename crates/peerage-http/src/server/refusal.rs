@@ -12,8 +12,11 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderValue};
 use peerage_core::Status;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::{Response, body};
 
 /// What hyper writes behind the status line, up to the date.
 const REST: &[u8] = b"\r\nconnection: close\r\ncontent-length: 0\r\ndate: ";
@@ -45,10 +48,7 @@ fn refusal(bytes: &[u8]) -> Option<(usize, Bytes)> {
             "the request line or a header cannot be understood",
         ),
         (b"14 URI Too Long", "the request line is too long"),
-        (
-            b"31 Request Header Fields Too Large",
-            "the request's headers are too large or too many",
-        ),
+        (b"31 Request Header Fields Too Large", TOO_LARGE),
     ]
     .into_iter()
     .find(|(line, _)| rest.starts_with(line))?;
@@ -58,23 +58,39 @@ fn refusal(bytes: &[u8]) -> Option<(usize, Bytes)> {
     if tail.len() != TAIL || !tail.ends_with(b"\r\n\r\n") {
         return None;
     }
-    Some((bytes.len(), answer(code, text, &tail[..TAIL - 4])?))
+    Some((bytes.len(), answer(code, text, &tail[..TAIL - 4])))
 }
 
-fn answer(code: StatusCode, text: &str, date: &[u8]) -> Option<Bytes> {
+const TOO_LARGE: &str = "the request's headers are too large or too many";
+
+/// The answer to a request with more header lines than allowed; over HTTP/2 the parser does not count them.
+pub(super) fn too_many_headers() -> Response {
+    let code = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+    let mut response = Response::new(body::full(status(code, TOO_LARGE)));
+    *response.status_mut() = code;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}
+
+fn status(code: StatusCode, text: &str) -> Vec<u8> {
     let mut status = Status::bad_request(text);
     if code != StatusCode::BAD_REQUEST {
         // Kubernetes has no reason for these.
         status.reason.clear();
         status.code = code.as_u16();
     }
-    let body = peerage_core::json::to_body(&status).ok()?;
+    peerage_core::json::to_body(&status).unwrap_or_default()
+}
+
+fn answer(code: StatusCode, text: &str, date: &[u8]) -> Bytes {
+    let body = status(code, text);
     let head = format!(
         "HTTP/1.1 {code}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\ndate: {}\r\n\r\n",
         body.len(),
         String::from_utf8_lossy(date),
     );
-    Some([head.as_bytes(), &body].concat().into())
+    [head.as_bytes(), &body].concat().into()
 }
 
 impl<S: AsyncWrite + Unpin> Refusals<S> {
