@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use peerage_objects::schema::{TypeId, Types};
 
-use super::text::{self, RuleTextError, Text, TypeRules};
+use super::text::{self, Record, RuleTextError, Text, TypeRules};
 use crate::resource::Resource;
 
 /// The rules of one version.
@@ -32,22 +32,12 @@ impl Table {
         let version = text::number(version).unwrap_or_default();
         let text = parsed()?;
         let mut by_type: Vec<Option<Arc<TypeRules>>> = vec![None; types.len()];
-        for (id, schema) in types.iter() {
-            let Some(name) = &schema.name else {
-                continue;
-            };
-            let mut all = TypeRules::default();
-            for record in text.types.iter().filter(|r| r.is_about(name, version)) {
-                all.defaults.extend_from_slice(&record.rules.defaults);
-                all.nulls.extend_from_slice(&record.rules.nulls);
-                all.omitted.extend_from_slice(&record.rules.omitted);
-                all.checks.extend_from_slice(&record.rules.checks);
-            }
-            let none = all.defaults.is_empty() && all.nulls.is_empty() && all.checks.is_empty();
-            if !(none && all.omitted.is_empty())
-                && let Some(slot) = by_type.get_mut(id.0 as usize)
-            {
-                *slot = Some(Arc::new(all));
+        for record in &text.types {
+            for id in named(record, version, types) {
+                if let Some(slot) = by_type.get_mut(id.0 as usize) {
+                    let all = Arc::make_mut(slot.get_or_insert_default());
+                    all.add(&record.rules);
+                }
             }
         }
         Ok(Table {
@@ -80,4 +70,20 @@ impl Table {
         resource.rules = Arc::new(rules);
         Ok(())
     }
+}
+
+/// The types that a record is about.
+fn named(record: &Record<TypeRules>, version: (u32, u32), types: &Types) -> Vec<TypeId> {
+    if !record.pattern.contains('*') {
+        let own = types.find(&record.pattern);
+        return own
+            .filter(|_| record.is_about(&record.pattern, version))
+            .into_iter()
+            .collect();
+    }
+    let about = types.iter().filter(|(_, schema)| {
+        let name = schema.name.as_deref();
+        name.is_some_and(|name| record.is_about(name, version))
+    });
+    about.map(|(id, _)| id).collect()
 }

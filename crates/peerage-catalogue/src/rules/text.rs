@@ -93,6 +93,16 @@ pub(crate) struct Text {
     pub(crate) types: Vec<Record<TypeRules>>,
 }
 
+impl TypeRules {
+    /// Adds the rules of another record about the same type.
+    pub(crate) fn add(&mut self, more: &TypeRules) {
+        self.defaults.extend_from_slice(&more.defaults);
+        self.nulls.extend_from_slice(&more.nulls);
+        self.omitted.extend_from_slice(&more.omitted);
+        self.checks.extend_from_slice(&more.checks);
+    }
+}
+
 impl<T> Record<T> {
     /// Whether the record is about that name in that version.
     pub(crate) fn is_about(&self, name: &str, version: (u32, u32)) -> bool {

@@ -203,3 +203,69 @@ fn known_keywords(schema: &Map<String, Value>, known: &[&str]) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn text(schema: Value) -> Result<String> {
+        record("a.B", schema.as_object().unwrap(), "apis/apps/v1")
+    }
+
+    #[test]
+    fn a_schema_becomes_one_line_a_field() {
+        let schema = json!({
+            "type": "object",
+            "required": ["name"],
+            "properties": {
+                "name": {"type": "string", "default": "", "enum": ["x", "y"]},
+                "ports": {
+                    "type": "array",
+                    "items": {"allOf": [{"$ref": "#/components/schemas/a.Port"}], "default": {}},
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["port", "protocol"],
+                    "x-kubernetes-patch-strategy": "merge",
+                    "x-kubernetes-patch-merge-key": "port",
+                },
+                "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                "size": {"type": "integer", "format": "int32"},
+            },
+            "x-kubernetes-map-type": "atomic",
+        });
+        assert_eq!(
+            text(schema).unwrap(),
+            "type a.B map=atomic\n  labels {string}\n  name! string enum=[\"x\",\"y\"] default=\"\"\n  \
+             ports [a.Port] list=map:port,protocol patch=merge key=port\n  size integer:int32"
+        );
+    }
+
+    #[test]
+    fn scalars_say_what_they_are_and_options_that_they_are_of_their_document() {
+        for (schema, wanted) in [
+            (
+                json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
+                "type a.B is=quantity",
+            ),
+            (
+                json!({"type": "string", "format": "date-time"}),
+                "type a.B is=string:date-time",
+            ),
+            (json!({}), "type a.B is=any"),
+        ] {
+            assert_eq!(text(schema).unwrap(), wanted);
+        }
+        let kind = |group: &str| json!({"group": group, "version": "v1", "kind": "DeleteOptions"});
+        let options = json!({"type": "object", "properties": {}, GVK: [kind(""), kind("apps")]});
+        assert_eq!(text(options).unwrap(), "type a.B kinds=document");
+    }
+
+    #[test]
+    fn a_keyword_without_a_word_is_refused() {
+        let schema =
+            json!({"type": "object", "properties": {"x": {"type": "string", "pattern": "a+"}}});
+        let error = format!("{:#}", text(schema).unwrap_err());
+        assert_eq!(error, "x: the keyword pattern has no text form");
+    }
+}
