@@ -83,8 +83,8 @@ impl PeerProxy {
         exclusions: watch::Receiver<Arc<Exclusions>>,
     ) -> PeerProxy {
         if options.tls.is_none() {
-            tracing::warn!(
-                "no peer CA is configured, so this server shows and serves its own APIs only; set --peer-ca-file, --proxy-client-cert-file and --proxy-client-key-file to serve what peers have"
+            tracing::debug!(
+                "no peer CA is configured, so this server shows and serves its own APIs only"
             );
         }
         let stop = CancellationToken::new();

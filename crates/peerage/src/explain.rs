@@ -179,7 +179,7 @@ pub fn run(flags: &ExplainFlags) -> Result<(), Failure> {
     if flags.output == Output::Json {
         return print_json(&explanation);
     }
-    println!("{}", in_words(&explanation));
+    say!("{}", in_words(&explanation));
     Ok(())
 }
 

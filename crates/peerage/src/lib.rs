@@ -7,6 +7,10 @@
 //!
 //! Servers, the store and the proxy are in crates of their own; this one chooses and starts them.
 
+// First, because its macro is used by the others.
+#[macro_use]
+pub mod output;
+
 pub mod apiserver;
 pub mod cli;
 pub mod client;
@@ -14,7 +18,6 @@ pub mod duration;
 pub mod exit;
 pub mod explain;
 pub mod logging;
-pub mod output;
 pub mod pki;
 pub mod signals;
 pub mod store;

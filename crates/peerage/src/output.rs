@@ -4,6 +4,15 @@ use serde::Serialize;
 
 use crate::exit::Failure;
 
+/// Prints a line to standard output. A reader who has gone away, as `head` does, is no reason to stop.
+#[macro_export]
+macro_rules! say {
+    ($($part:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($part)*);
+    }};
+}
+
 /// How to print a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Output {
@@ -17,7 +26,7 @@ pub enum Output {
 pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|e| Failure::failed(format!("cannot write JSON: {e}")))?;
-    println!("{text}");
+    say!("{text}");
     Ok(())
 }
 

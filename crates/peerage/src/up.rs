@@ -65,8 +65,8 @@ pub fn run(flags: &UpFlags) -> Result<(), Failure> {
             signals.stop_with_stdin();
         }
         let layout = Layout::prepare(flags)?;
-        println!("{}", layout.headline());
-        println!();
+        say!("{}", layout.headline());
+        say!("");
         let mut cluster = Cluster::new(layout);
         // Whatever happens in between, the processes are stopped in their order.
         let outcome = tokio::select! {
@@ -80,14 +80,14 @@ pub fn run(flags: &UpFlags) -> Result<(), Failure> {
 
 async fn live(cluster: &mut Cluster, flags: &UpFlags) -> Result<(), Failure> {
     cluster.start().await?;
-    println!();
+    say!("");
     if !flags.no_demo {
         demo::run(cluster).await?;
-        println!();
+        say!("");
     }
     if flags.exit_after_demo {
         return Ok(());
     }
-    println!("{}", cluster.layout().how_to_use());
+    say!("{}", cluster.layout().how_to_use());
     cluster.keep_running().await
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use peerage_apiserver::options::{self, AuthorizationMode as Mode, Controller, Limits};
-use peerage_apiserver::{Options, RunError};
+use peerage_apiserver::{Options, RunError, Running};
 use peerage_catalogue::RuntimeConfig;
 use peerage_core::audit::Policy;
 use peerage_http::reload;
@@ -28,13 +28,11 @@ const SERVER_NAME: &str = "kubernetes.default.svc";
 const CONTROLLERS: [Controller; 1] = [Controller::Namespace];
 
 /// Runs a server until it is asked to stop.
-pub(super) async fn run(mut settings: ApiserverSettings, signals: &Signals) -> Result<(), Failure> {
-    make_directory(&settings.data_dir)?;
-    own_pki::fill_in(&mut settings)?;
-    let store = open(&settings, signals).await?;
-    let options = options(&settings, store)?;
-    let running = peerage_apiserver::start(options, signals.shutdown.clone()).await?;
-    tracing::info!(address = %running.address(), "serving");
+pub(super) async fn run(settings: ApiserverSettings, signals: &Signals) -> Result<(), Failure> {
+    let running = tokio::select! {
+        running = start(settings, signals) => running?,
+        () = signals.shutdown.cancelled() => return Ok(()),
+    };
     loop {
         tokio::select! {
             () = signals.shutdown.cancelled() => break,
@@ -43,6 +41,14 @@ pub(super) async fn run(mut settings: ApiserverSettings, signals: &Signals) -> R
     }
     running.wait().await;
     Ok(())
+}
+
+async fn start(mut settings: ApiserverSettings, signals: &Signals) -> Result<Running, Failure> {
+    make_directory(&settings.data_dir)?;
+    own_pki::fill_in(&mut settings)?;
+    let store = open(&settings, signals).await?;
+    let options = options(&settings, store)?;
+    Ok(peerage_apiserver::start(options, signals.shutdown.clone()).await?)
 }
 
 fn make_directory(path: &Path) -> Result<(), Failure> {

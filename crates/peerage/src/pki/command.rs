@@ -222,31 +222,31 @@ fn init(args: &InitArgs) -> Result<(), Failure> {
             .display()
             .to_string()
     };
-    println!();
-    println!("For each API server:");
-    println!("  --tls-cert-file={}", file(directory::SERVING, "crt"));
-    println!(
+    say!("");
+    say!("For each API server:");
+    say!("  --tls-cert-file={}", file(directory::SERVING, "crt"));
+    say!(
         "  --tls-private-key-file={}",
         file(directory::SERVING, "key")
     );
-    println!("  --client-ca-file={}", file(CLUSTER_CA, "crt"));
-    println!(
+    say!("  --client-ca-file={}", file(CLUSTER_CA, "crt"));
+    say!(
         "  --requestheader-client-ca-file={}",
         file(FRONT_PROXY_CA, "crt")
     );
-    println!(
+    say!(
         "  --requestheader-allowed-names={}",
         directory::FRONT_PROXY_CLIENT
     );
-    println!(
+    say!(
         "  --proxy-client-cert-file={}",
         file(directory::FRONT_PROXY_CLIENT, "crt")
     );
-    println!(
+    say!(
         "  --proxy-client-key-file={}",
         file(directory::FRONT_PROXY_CLIENT, "key")
     );
-    println!("  --peer-ca-file={}", file(CLUSTER_CA, "crt"));
+    say!("  --peer-ca-file={}", file(CLUSTER_CA, "crt"));
     Ok(())
 }
 
@@ -270,22 +270,22 @@ fn renew(args: &RenewArgs) -> Result<(), Failure> {
     let near = PkiDirectory::near_their_end(i64::from(args.within_days), now);
     let renewed = pki.renew(|entry| args.all || near(entry), args.new_keys)?;
     if renewed.is_empty() {
-        println!(
+        say!(
             "Nothing ends within {} days; --all renews regardless.",
             args.within_days
         );
     } else {
-        println!(
+        say!(
             "Renewed in {}: {}",
             pki.path().display(),
             renewed.join(", ")
         );
-        println!("peerage re-reads them by itself; restart other programs that do not.");
+        say!("peerage re-reads them by itself; restart other programs that do not.");
     }
     for entry in pki.entries()? {
         let left = entry.facts.days_left(now);
         if entry.facts.purpose == super::Purpose::Authority && left < i64::from(args.within_days) {
-            println!(
+            say!(
                 "{} ends in {left} days and is not renewed: `peerage pki init --force` makes everything anew.",
                 entry.name
             );
@@ -317,7 +317,7 @@ fn show(args: &ShowArgs) -> Result<(), Failure> {
         return print_json(&shown);
     }
     let rows = entries.iter().map(|entry| row(entry, now)).collect();
-    println!(
+    say!(
         "{}",
         table(
             &[
@@ -362,13 +362,13 @@ fn kubeconfig(args: &KubeconfigArgs) -> Result<(), Failure> {
     let pki = args.directory.open();
     let kubeconfig = Kubeconfig::of_directory(&pki, args.server.clone(), &args.client)?;
     kubeconfig.write(&args.file, args.force)?;
-    println!("export KUBECONFIG={}", args.file.display());
+    say!("export KUBECONFIG={}", args.file.display());
     for server in &args.server {
-        println!("kubectl --context {} get --raw /version", server.name);
+        say!("kubectl --context {} get --raw /version", server.name);
     }
     Ok(())
 }
 
 fn print_made(pki: &PkiDirectory, names: &[String]) {
-    println!("Made in {}: {}", pki.path().display(), names.join(", "));
+    say!("Made in {}: {}", pki.path().display(), names.join(", "));
 }

@@ -89,7 +89,7 @@ impl Cluster {
             .as_ref()
             .and_then(Process::id)
             .unwrap_or_default();
-        println!(
+        say!(
             "  {:<10} {place:<26} pid {id:<8} ready in {:.1} s",
             self.slots[slot].spec.name,
             begun.elapsed().as_secs_f64()
@@ -172,14 +172,14 @@ impl Cluster {
                 return Err(Failure::failed("no process runs"));
             };
             let name = &self.slots[slot].spec.name;
-            println!(
+            say!(
                 "{name} ended ({status}); it is started again in {} s",
                 RESTART_PAUSE.as_secs()
             );
             sleep(RESTART_PAUSE).await;
             self.launch(slot)?;
             self.wait_ready(slot).await?;
-            println!("{} is back", self.slots[slot].spec.name);
+            say!("{} is back", self.slots[slot].spec.name);
         }
     }
 

@@ -67,7 +67,7 @@ impl Demo {
         let members = cluster.layout().members();
         let newest = members.len() - 1;
         if newest == 0 {
-            println!("One server alone proxies nothing; give several --versions.");
+            say!("One server alone proxies nothing; give several --versions.");
             return Ok(None);
         }
         let mut documents = Vec::new();
@@ -82,24 +82,24 @@ impl Demo {
             .collect();
         let newest_version = &members[newest].version;
         let Some(sample) = sample::choose(&only) else {
-            println!(
+            say!(
                 "{newest_version} has no API that {} lacks; choose other --versions.",
                 and(&versions)
             );
             return Ok(None);
         };
         let words = difference::in_words(&only);
-        println!(
+        say!(
             "Only {newest_version} has, of all APIs, these {} resources:",
             only.len()
         );
         for line in words.iter().take(LISTED) {
-            println!("  {line}");
+            say!("  {line}");
         }
         if words.len() > LISTED {
-            println!("  and {} more groups of them", words.len() - LISTED);
+            say!("  and {} more groups of them", words.len() - LISTED);
         }
-        println!(
+        say!(
             "Seen through {}, which does not have them:",
             members[0].name
         );
@@ -158,10 +158,13 @@ impl Demo {
             .await
             .map_err(unanswered)?;
         expect(&created, StatusCode::CREATED, "create", &collection)?;
-        let by = created
-            .header("x-peerage-peer")
-            .unwrap_or("a peer")
-            .to_owned();
+        let by = created.header("x-peerage-peer").unwrap_or_default();
+        if by != peerage_apiserver::server_id(&self.newest_name) {
+            return Err(broken(format!(
+                "X-Peerage-Peer has to name the server ID of {}, not {by:?}",
+                self.newest_name
+            )));
+        }
         let created = created.json();
 
         let read = self.older.get(&path).await.map_err(unanswered)?;
@@ -395,7 +398,7 @@ fn unanswered(error: crate::client::ClientError) -> Failure {
 
 /// A promise that was kept.
 fn kept(what: String) {
-    println!("  ok  {what}");
+    say!("  ok  {what}");
 }
 
 /// A promise that was not.
