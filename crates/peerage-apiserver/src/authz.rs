@@ -148,12 +148,12 @@ impl Authorizer {
         let generation = self.kinds.generation();
         {
             let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
-            if current.generation == generation {
+            if current.generation == Some(generation) {
                 return current.clone();
             }
         }
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        if current.generation != generation {
+        if current.generation != Some(generation) {
             *current = Arc::new(Rbac::build(generation, &self.kinds, &current));
         }
         current.clone()

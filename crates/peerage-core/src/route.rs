@@ -26,6 +26,7 @@
 //! Invariant: answers 1, 2 and 3 do not allocate.
 
 mod candidates;
+pub mod explanation;
 pub mod reason;
 
 use smallvec::SmallVec;
@@ -34,6 +35,7 @@ use crate::RequestInfo;
 use crate::index::{Depth, Found, Target};
 use crate::view::{Peer, PeerEntry, PeerView, Standing};
 
+pub use explanation::Explanation;
 pub use reason::{ForwardReason, LocalReason, UnknownReason, UnsureReason};
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! `peerage explain`: who would answer a request, and why.
 //!
-//! The decision is `peerage-core`'s [`route`], the same function that the servers call. What it decides by comes from a
+//! The decision is `peerage-core`'s `route`, the same function that the servers call. What it decides by comes from a
 //! running server, which is asked for its own view and answers for itself; from the discovery of several servers of a
 //! kubeconfig, when the one asked does not know the question (a kube-apiserver); or from saved documents.
 
@@ -9,8 +9,7 @@ mod sources;
 use std::path::PathBuf;
 
 use clap::Args;
-use peerage_core::{PeerView, RequestInfo, Route, Rules, route};
-use serde::{Deserialize, Serialize};
+use peerage_core::route::Explanation;
 
 use crate::exit::Failure;
 use crate::output::{Output, print_json};
@@ -69,97 +68,6 @@ pub struct ExplainFlags {
     pub output: Output,
 }
 
-/// Who answers a request, and why. Also what a server answers to `GET /debug/peers?explain=METHOD%20PATH`, under
-/// `explanation`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Explanation {
-    /// What is asked for.
-    pub request: Asked,
-    /// `local`, `peer`, `unknown` or `unsure`.
-    pub answer: String,
-    /// The reason's word, as in metrics.
-    pub reason: String,
-    /// Both in a sentence.
-    pub explanation: String,
-    /// Peers to try, the best first.
-    #[serde(default)]
-    pub candidates: Vec<Candidate>,
-}
-
-/// A request as Kubernetes sees it; empty texts where it names nothing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
-    /// The method.
-    pub method: String,
-    /// The path, with the query.
-    pub target: String,
-    /// The verb.
-    pub verb: String,
-    /// The API group; empty for the core group.
-    pub group: String,
-    /// Its version.
-    pub version: String,
-    /// The resource.
-    pub resource: String,
-    /// The subresource.
-    pub subresource: String,
-    /// The namespace.
-    pub namespace: String,
-    /// The object's name.
-    pub name: String,
-}
-
-/// A peer to try.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Candidate {
-    /// Its server ID, or the name it was given.
-    pub id: String,
-    /// Where it is.
-    pub address: String,
-}
-
-/// Decides by a view, with all facts named.
-pub fn explain(
-    method: &str,
-    target: &str,
-    view: &PeerView,
-) -> Result<Explanation, peerage_core::RequestInfoError> {
-    let info = RequestInfo::parse(method, target)?;
-    let route = route(&info, view, &Rules::default());
-    let candidates = match &route {
-        Route::Forward { candidates, .. } => candidates
-            .iter()
-            .map(|peer| Candidate {
-                id: peer.id.to_string(),
-                address: peer.address.to_string(),
-            })
-            .collect(),
-        _ => Vec::new(),
-    };
-    Ok(Explanation {
-        request: asked(method, target, &info),
-        answer: route.answer().to_owned(),
-        reason: route.reason().to_owned(),
-        explanation: route.explain(),
-        candidates,
-    })
-}
-
-fn asked(method: &str, target: &str, info: &RequestInfo<'_>) -> Asked {
-    Asked {
-        method: method.to_owned(),
-        target: target.to_owned(),
-        verb: info.verb().to_owned(),
-        group: info.api_group().to_owned(),
-        version: info.api_version().to_owned(),
-        resource: info.resource().to_owned(),
-        subresource: info.subresource().to_owned(),
-        namespace: info.namespace().to_owned(),
-        name: info.name().to_owned(),
-    }
-}
-
 /// Runs `peerage explain`.
 pub fn run(flags: &ExplainFlags) -> Result<(), Failure> {
     let method = flags.method.to_ascii_uppercase();
@@ -172,7 +80,7 @@ pub fn run(flags: &ExplainFlags) -> Result<(), Failure> {
     let explanation = match &flags.local {
         Some(local) => {
             let view = sources::saved(local, &flags.peer)?;
-            explain(&method, &flags.target, &view).map_err(Failure::usage)?
+            Explanation::of(&method, &flags.target, &view).map_err(Failure::usage)?
         }
         None => crate::runtime()?.block_on(running(flags, &method))?,
     };
@@ -188,7 +96,7 @@ async fn running(flags: &ExplainFlags, method: &str) -> Result<Explanation, Fail
         return Ok(explanation);
     }
     let view = sources::fetched(flags).await?;
-    explain(method, &flags.target, &view).map_err(Failure::usage)
+    Explanation::of(method, &flags.target, &view).map_err(Failure::usage)
 }
 
 fn in_words(explanation: &Explanation) -> String {
@@ -280,7 +188,7 @@ mod tests {
             ),
             ("GET", "/apis/no.example.com/v1/deployments", "unknown", &[]),
         ] {
-            let explanation = explain(method, target, &view).unwrap();
+            let explanation = Explanation::of(method, target, &view).unwrap();
             assert_eq!(
                 explanation.answer, answer,
                 "{method} {target}: {explanation:?}"
@@ -299,7 +207,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let old = write(temp.path(), "old.json", OLD);
         let view = sources::saved(&old, &[]).unwrap();
-        let explanation = explain(
+        let explanation = Explanation::of(
             "GET",
             "/apis/apps/v1/namespaces/x/deployments/y/scale",
             &view,

@@ -19,7 +19,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 fn up_keeps_its_promises_and_leaves_nothing_behind() {
     let temp = tempfile::tempdir().unwrap();
     demo_is_shown(temp.path());
-    // The directory is used again: the same certificates, the same store.
+    // The directory is used again: the same certificates, the same store. Servers find everything there.
+    demo_is_shown(temp.path());
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGKILL] {
         nothing_is_left_after(temp.path(), signal);
     }

@@ -66,7 +66,9 @@ type BySubject = HashMap<Box<str>, Vec<Arc<Binding>>>;
 /// Everything RBAC knows at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Rbac {
-    pub(super) generation: [u64; 4],
+    /// What of the caches it was compiled from; none before the first time, since what a store held from the start
+    /// is no event.
+    pub(super) generation: Option<[u64; 4]>,
     cluster_roles: HashMap<Arc<str>, Arc<Role>>,
     roles: HashMap<Arc<str>, Arc<Role>>,
     by_user: BySubject,
@@ -77,7 +79,7 @@ impl Rbac {
     /// Compiles what the caches hold. Roles that have not changed since `previous` are taken over.
     pub(super) fn build(generation: [u64; 4], kinds: &RbacKinds, previous: &Rbac) -> Self {
         let mut rbac = Self {
-            generation,
+            generation: Some(generation),
             cluster_roles: roles(&kinds.cluster_roles, &previous.cluster_roles),
             roles: roles(&kinds.roles, &previous.roles),
             ..Self::default()

@@ -2,8 +2,11 @@
 
 use http::request::Parts;
 use http::{Method, StatusCode};
+use peerage_core::route::Explanation;
 use peerage_core::{GroupResource, PlainError, RequestInfo, Status};
 use peerage_http::{Body, Response};
+use peerage_proxy::DebugPeers;
+use serde::Serialize;
 
 use super::index;
 use crate::api::Api;
@@ -28,7 +31,7 @@ pub(super) async fn answer(
         "/" | "/index.html" => index::answer(api, &respond),
         "/version" | "/version/" => version(api, parts, &respond),
         "/metrics" => api.metrics.response(),
-        "/debug/peers" => respond.document(StatusCode::OK, &api.proxy.debug()),
+        "/debug/peers" => debug_peers(api, info, &respond),
         "/debug/peers/refresh" => refresh(api, parts, &respond),
         "/openapi/v2" => openapi::v2::answer(api, parts),
         path if path == "/openapi/v3" || path.starts_with("/openapi/v3/") => {
@@ -65,6 +68,31 @@ fn is_below_served_group(api: &Api, path: &str) -> bool {
         (Some("apis"), Some(group)) => api.resources.has_group(group),
         _ => false,
     }
+}
+
+/// The peers; with `explain=METHOD PATH`, also who would answer that request, and why.
+fn debug_peers(api: &Api, info: &RequestInfo<'_>, respond: &Respond) -> Response {
+    let query = info.query();
+    let explanation = match query.first("explain") {
+        None => None,
+        Some(question) => {
+            let (method, target) = question.split_once(' ').unwrap_or(("GET", question));
+            match Explanation::of(method, target, &api.proxy.view()) {
+                Ok(explanation) => Some(explanation),
+                Err(error) => return respond.error(&Status::bad_request(error.to_string()).into()),
+            }
+        }
+    };
+    let peers = api.proxy.debug();
+    respond.document(StatusCode::OK, &DebugPage { peers, explanation })
+}
+
+#[derive(Serialize)]
+struct DebugPage {
+    #[serde(flatten)]
+    peers: DebugPeers,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explanation: Option<Explanation>,
 }
 
 /// Asks every peer for its documents now.

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use http::StatusCode;
 use peerage_core::PeerView;
 use peerage_core::discovery::{ApiGroupDiscoveryList, read_core, read_groups};
+use peerage_core::route::Explanation;
 use peerage_core::view::{Documents, LocalApis, Millis, Peer, PeerState, Readiness, ViewInputs};
 use serde::Deserialize;
 
-use super::{ExplainFlags, Explanation};
+use super::ExplainFlags;
 use crate::client::{Answer, ApiClient, LOCAL, chain};
 use crate::exit::{Failure, Kind};
 use crate::pki::kubeconfig;

@@ -165,6 +165,11 @@ impl Cluster {
         self.launch(index + 1)
     }
 
+    /// Waits until a server is ready.
+    pub(super) async fn wait_member(&mut self, index: usize) -> Result<(), Failure> {
+        self.wait_ready(index + 1).await
+    }
+
     /// Keeps everything running: what ends by itself is started again. Returns only when that fails.
     pub(super) async fn keep_running(&mut self) -> Result<(), Failure> {
         loop {

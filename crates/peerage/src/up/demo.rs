@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::cluster::Cluster;
 use super::difference::{self, Resources};
-use super::layout::and;
+use super::layout::Member;
 use super::sample::{self, Sample};
 use crate::client::{Answer, ApiClient, LOCAL, MERGED, Watch};
 use crate::exit::Failure;
@@ -31,9 +31,11 @@ struct Demo {
     /// The server that is asked.
     older: ApiClient,
     older_name: String,
-    /// Position of the server that has what others have not.
+    /// Position of a server that has what others have not.
     newest: usize,
     newest_name: String,
+    /// How many servers have it.
+    copies: usize,
     sample: Sample,
 }
 
@@ -51,11 +53,14 @@ pub(super) async fn run(cluster: &mut Cluster) -> Result<(), Failure> {
 }
 
 async fn steps(cluster: &mut Cluster) -> Result<(), Failure> {
-    let Some(demo) = Demo::prepare(cluster).await? else {
+    let Some(mut demo) = Demo::prepare(cluster).await? else {
         return Ok(());
     };
     demo.discovery().await?;
-    let watch = demo.create_read_watch().await?;
+    let (created, answered_by) = demo.create_and_read(cluster).await?;
+    demo.newest = answered_by;
+    demo.newest_name = cluster.layout().members()[answered_by].name.clone();
+    let watch = demo.watch_change(&created).await?;
     demo.newest_gone(cluster, watch).await?;
     demo.newest_back(cluster).await?;
     demo.clean_up().await
@@ -74,18 +79,15 @@ impl Demo {
         for member in members {
             documents.push(resources(&cluster.client(member)?, LOCAL).await?);
         }
-        let others: Vec<&Resources> = documents[..newest].iter().collect();
-        let only = difference::only_in(&documents[newest], &others);
-        let versions: Vec<_> = members[..newest]
-            .iter()
-            .map(|member| member.version.as_str())
-            .collect();
         let newest_version = &members[newest].version;
-        let Some(sample) = sample::choose(&only) else {
-            say!(
-                "{newest_version} has no API that {} lacks; choose other --versions.",
-                and(&versions)
-            );
+        let is_other = |member: &&Member| member.version != *newest_version;
+        let others = members.iter().zip(&documents);
+        let others = others.filter(|(member, _)| is_other(member));
+        let others: Vec<&Resources> = others.map(|(_, document)| document).collect();
+        let only = difference::only_in(&documents[newest], &others);
+        let sample = sample::choose(&only).filter(|_| !others.is_empty());
+        let Some(sample) = sample else {
+            say!("{newest_version} has no API that the others lack; choose other --versions.");
             return Ok(None);
         };
         let words = difference::in_words(&only);
@@ -108,6 +110,7 @@ impl Demo {
             older_name: members[0].name.clone(),
             newest,
             newest_name: members[newest].name.clone(),
+            copies: members.len() - others.len(),
             sample,
         };
         Ok(Some(demo))
@@ -148,8 +151,8 @@ impl Demo {
         Ok(())
     }
 
-    /// An object is created, read, and its change watched.
-    async fn create_read_watch(&self) -> Result<Watch, Failure> {
+    /// An object is created and read; returns it, and which server answered.
+    async fn create_and_read(&self, cluster: &Cluster) -> Result<(Value, usize), Failure> {
         self.remove_leftover().await?;
         let (collection, path) = (self.sample.collection(), self.sample.path());
         let created = self
@@ -159,12 +162,12 @@ impl Demo {
             .map_err(unanswered)?;
         expect(&created, StatusCode::CREATED, "create", &collection)?;
         let by = created.header("x-peerage-peer").unwrap_or_default();
-        if by != peerage_apiserver::server_id(&self.newest_name) {
-            return Err(broken(format!(
-                "X-Peerage-Peer has to name the server ID of {}, not {by:?}",
-                self.newest_name
-            )));
-        }
+        let members = cluster.layout().members();
+        let answered = |member: &Member| peerage_apiserver::server_id(&member.name) == by;
+        let index = members
+            .iter()
+            .position(answered)
+            .ok_or_else(|| broken(format!("X-Peerage-Peer has to name a server, not {by:?}")))?;
         let created = created.json();
 
         let read = self.older.get(&path).await.map_err(unanswered)?;
@@ -180,12 +183,16 @@ impl Demo {
             "{} {} created and read (answered by {})",
             created["kind"].as_str().unwrap_or_default(),
             sample::NAME,
-            self.newest_name
+            members[index].name
         ));
+        Ok((created, index))
+    }
 
-        let version = created["metadata"]["resourceVersion"]
-            .as_str()
-            .unwrap_or_default();
+    /// The object's change is watched.
+    async fn watch_change(&self, created: &Value) -> Result<Watch, Failure> {
+        let (collection, path) = (self.sample.collection(), self.sample.path());
+        let version = &created["metadata"]["resourceVersion"];
+        let version = version.as_str().unwrap_or_default();
         let target = format!("{collection}?watch=true&resourceVersion={version}");
         let mut watch = self.older.watch(&target).await.map_err(unanswered)?;
         let patch = json!({"metadata": {"labels": {"shown": "second"}}});
@@ -207,32 +214,52 @@ impl Demo {
         }
     }
 
-    /// While the newer server is gone, every answer is 503 with Retry-After.
-    async fn newest_gone(&self, cluster: &mut Cluster, mut watch: Watch) -> Result<(), Failure> {
+    /// While the newest server is gone, another one with the same APIs answers; without one, every answer is 503 with
+    /// Retry-After.
+    async fn newest_gone(&self, cluster: &mut Cluster, watch: Watch) -> Result<(), Failure> {
         cluster.kill_member(self.newest).await;
         let begun = Instant::now();
         let mut seen = Seen::default();
         let mut stale = false;
         while begun.elapsed() < GONE_FOR {
-            seen.add(
-                &self
-                    .older
-                    .get(&self.sample.path())
-                    .await
-                    .map_err(unanswered)?,
-            )?;
+            let answer = self.older.get(&self.sample.path()).await;
+            self.judge(&answer.map_err(unanswered)?, &mut seen)?;
             let merged = resources(&self.older, MERGED).await?;
-            match merged.get(&self.sample.name) {
-                Some(facts) => stale = facts.stale,
-                None => {
-                    return Err(broken(format!(
-                        "{} no longer lists what is only away",
-                        self.older_name
-                    )));
-                }
-            }
+            let listed = merged.get(&self.sample.name);
+            let listed = listed.ok_or_else(|| {
+                broken(format!(
+                    "{} no longer lists what is only away",
+                    self.older_name
+                ))
+            })?;
+            stale = listed.stale;
             sleep(PAUSE).await;
         }
+        let rest = if self.copies > 1 {
+            "another server has the same APIs".to_owned()
+        } else {
+            self.ended(watch, stale).await?
+        };
+        kept(format!(
+            "{} killed (SIGKILL): {}; {rest}",
+            self.newest_name,
+            seen.in_words()
+        ));
+        Ok(())
+    }
+
+    /// Whether an answer is right while the newest server is gone.
+    fn judge(&self, answer: &Answer, seen: &mut Seen) -> Result<(), Failure> {
+        if self.copies == 1 {
+            return seen.add_away(answer);
+        }
+        expect(answer, StatusCode::OK, "get", &self.sample.path())?;
+        seen.add(answer);
+        Ok(())
+    }
+
+    /// What nobody serves is listed as stale, and its watches have ended.
+    async fn ended(&self, mut watch: Watch, stale: bool) -> Result<String, Failure> {
         if !stale {
             return Err(broken(format!(
                 "{} still lists as Current what nobody serves",
@@ -242,29 +269,26 @@ impl Demo {
         if !watch.ends(PATIENCE).await {
             return Err(broken("a watch hangs whose server is gone".to_owned()));
         }
-        kept(format!(
-            "{} killed (SIGKILL): {}; listed as Stale; the watch ended",
-            self.newest_name,
-            seen.in_words()
-        ));
-        Ok(())
+        Ok("listed as Stale; the watch ended".to_owned())
     }
 
-    /// The newer server returns, and with it its APIs.
+    /// The newest server returns, and with it its APIs.
     async fn newest_back(&self, cluster: &mut Cluster) -> Result<(), Failure> {
         cluster.relaunch_member(self.newest)?;
         let begun = Instant::now();
+        if self.copies > 1 {
+            cluster.wait_member(self.newest).await?;
+            kept(format!("{} started again", self.newest_name));
+            return Ok(());
+        }
         let mut seen = Seen::default();
         loop {
-            let answer = self
-                .older
-                .get(&self.sample.path())
-                .await
-                .map_err(unanswered)?;
+            let answer = self.older.get(&self.sample.path()).await;
+            let answer = answer.map_err(unanswered)?;
             if answer.status == StatusCode::OK {
                 break;
             }
-            seen.add(&answer)?;
+            seen.add_away(&answer)?;
             if begun.elapsed() > PATIENCE {
                 return Err(broken(format!(
                     "{} is not reached again after {} s: {}",
@@ -329,26 +353,31 @@ impl Demo {
     }
 }
 
-/// Answers while a server is away. Only 503 with Retry-After is right.
+/// Answers while a server is away, counted.
 #[derive(Default)]
 struct Seen {
-    answers: BTreeMap<(u16, String), usize>,
+    answers: BTreeMap<(u16, Option<String>), usize>,
 }
 
 impl Seen {
-    fn add(&mut self, answer: &Answer) -> Result<(), Failure> {
+    fn add(&mut self, answer: &Answer) {
         let retry = answer.header("retry-after").map(str::to_owned);
-        match (answer.status, retry) {
-            (StatusCode::SERVICE_UNAVAILABLE, Some(retry)) => {
-                *self.answers.entry((503, retry)).or_default() += 1;
-                Ok(())
-            }
-            (_, retry) => Err(broken(format!(
-                "an API whose server is away has to answer 503 with Retry-After, not {} (Retry-After: {})",
-                answer.in_words(),
-                retry.as_deref().unwrap_or("none")
-            ))),
+        let key = (answer.status.as_u16(), retry);
+        *self.answers.entry(key).or_default() += 1;
+    }
+
+    /// Only 503 with Retry-After is right when nobody else can answer.
+    fn add_away(&mut self, answer: &Answer) -> Result<(), Failure> {
+        let retry = answer.header("retry-after");
+        if answer.status == StatusCode::SERVICE_UNAVAILABLE && retry.is_some() {
+            self.add(answer);
+            return Ok(());
         }
+        Err(broken(format!(
+            "an API whose server is away has to answer 503 with Retry-After, not {} (Retry-After: {})",
+            answer.in_words(),
+            retry.unwrap_or("none")
+        )))
     }
 
     fn in_words(&self) -> String {
@@ -356,12 +385,10 @@ impl Seen {
             return "no request failed".to_owned();
         }
         let words = self.answers.iter().map(|((status, retry), count)| {
-            let times = if *count == 1 {
-                "once".to_owned()
-            } else {
-                format!("{count} times")
-            };
-            format!("{times} {status} with Retry-After: {retry}")
+            let retry = retry
+                .as_ref()
+                .map(|retry| format!(" with Retry-After: {retry}"));
+            format!("{count} × {status}{}", retry.unwrap_or_default())
         });
         words.collect::<Vec<_>>().join(", ")
     }
@@ -428,15 +455,15 @@ mod tests {
         let mut seen = Seen::default();
         assert_eq!(seen.in_words(), "no request failed");
         for retry in ["1", "1", "5"] {
-            seen.add(&answer(503, Some(retry))).unwrap();
+            seen.add_away(&answer(503, Some(retry))).unwrap();
         }
         assert_eq!(
             seen.in_words(),
-            "2 times 503 with Retry-After: 1, once 503 with Retry-After: 5"
+            "2 × 503 with Retry-After: 1, 1 × 503 with Retry-After: 5"
         );
-        let wrong = seen.add(&answer(404, None)).unwrap_err().to_string();
+        let wrong = seen.add_away(&answer(404, None)).unwrap_err().to_string();
         assert!(wrong.contains("not 404 404 page not found"), "{wrong}");
-        assert!(seen.add(&answer(503, None)).is_err());
-        assert!(seen.add(&answer(200, Some("1"))).is_err());
+        assert!(seen.add_away(&answer(503, None)).is_err());
+        assert!(seen.add_away(&answer(200, Some("1"))).is_err());
     }
 }
