@@ -3,6 +3,7 @@
 //! Not shipped. What the generated files mean is left to the crates that read them.
 
 mod catalogue;
+mod compatibility;
 
 use std::path::PathBuf;
 
@@ -29,10 +30,17 @@ enum Task {
         #[arg(long, default_value = "crates/peerage-catalogue/data")]
         data: PathBuf,
     },
+    /// Writes docs/compatibility.md from the `Differs:` comments.
+    Compatibility {
+        /// Only says whether the page is up to date.
+        #[arg(long)]
+        check: bool,
+    },
 }
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().task {
         Task::Catalogue { recording, data } => catalogue::run(&recording, &data),
+        Task::Compatibility { check } => compatibility::run(check),
     }
 }
