@@ -15,6 +15,9 @@ const TOO_MANY_REQUESTS: &str = "etcdserver: too many requests";
 pub(crate) const LEASE_NOT_FOUND: &str = "etcdserver: requested lease not found";
 const LEASE_EXISTS: &str = "etcdserver: lease already exists";
 const LEASE_TTL: &str = "etcdserver: too large lease TTL";
+const AUTH_FAILED: &str = "etcdserver: authentication failed, invalid user ID or password";
+const AUTH_NO_USER: &str = "etcdserver: user name is empty";
+const AUTH_OLD: &str = "etcdserver: revision of auth store is old";
 const CORRUPT: &str = "etcdserver: corrupt cluster";
 
 /// What etcd would have answered.
@@ -56,8 +59,16 @@ pub(crate) fn from_status(status: &Status, lease: LeaseId) -> StoreError {
         LEASE_NOT_FOUND => StoreError::LeaseNotFound { id: lease },
         LEASE_EXISTS => StoreError::LeaseExists { id: lease },
         LEASE_TTL => StoreError::LeaseTtl { limit_seconds: 0 },
+        AUTH_FAILED | AUTH_NO_USER | AUTH_OLD => StoreError::Denied {
+            reason: status.message().to_owned(),
+        },
         message => by_code(status.code(), message),
     }
+}
+
+/// Whether what the cluster gave for name and password has ended; asking again gives another one.
+pub(crate) fn token_has_ended(status: &Status) -> bool {
+    status.code() == Code::Unauthenticated || status.message() == AUTH_OLD
 }
 
 fn by_code(code: Code, message: &str) -> StoreError {

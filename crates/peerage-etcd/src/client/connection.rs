@@ -23,6 +23,7 @@ use tonic_prost::ProstCodec;
 
 use super::{ConnectError, EtcdOptions};
 use crate::messages::{AuthenticateRequest, AuthenticateResponse};
+use crate::status::token_has_ended;
 
 /// When a request may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,8 +151,7 @@ impl Connections {
 
     /// Forgets what the cluster gave for name and password, if `status` says that it is worth nothing.
     pub(super) fn forget_token(&self, status: &Status) -> bool {
-        let refused = status.code() == Code::Unauthenticated;
-        refused && self.options.user.is_some() && self.token().take().is_some()
+        token_has_ended(status) && self.options.user.is_some() && self.token().take().is_some()
     }
 
     pub(super) fn connect_timeout(&self) -> Duration {
@@ -180,6 +180,7 @@ impl Connections {
         let deadline = Instant::now() + self.options.request_timeout;
         let mut backoff = Backoff::default();
         let mut failures = 0;
+        let mut renewed = false;
         loop {
             let current = self.endpoint();
             let attempt = async {
@@ -192,7 +193,8 @@ impl Connections {
                 Ok(answer) => return Ok(answer),
                 Err(status) => status,
             };
-            if self.forget_token(&status) {
+            if !renewed && self.forget_token(&status) {
+                renewed = true;
                 continue;
             }
             if !may_retry(&status, retry) || Instant::now() >= deadline {
