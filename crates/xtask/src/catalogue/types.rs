@@ -1,5 +1,5 @@
 //! OpenAPI schemas as records, without prose. The form is described in `peerage_catalogue::type_text`, which
-//! reads it back; [`write`] checks that it reads back as the same facts.
+//! reads it back. A keyword that has no text form is refused, so that no fact is lost unseen.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
