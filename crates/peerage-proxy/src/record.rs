@@ -126,7 +126,7 @@ impl Memory {
             self.live_ended.get_or_insert(now);
         }
         let lease = record.and_then(|r| r.identity_lease.as_ref());
-        self.note_farewell(lease, times);
+        self.note_farewell(lease, times, now);
         let standing = self.absent(lease, times, now);
         match standing.until() {
             Some(until) if until <= now => Standing::Gone,
@@ -135,11 +135,12 @@ impl Memory {
     }
 
     /// Remembers a farewell even after the registry has dropped the record.
-    fn note_farewell(&mut self, lease: Option<&IdentityLease>, times: HoldTimes) {
+    fn note_farewell(&mut self, lease: Option<&IdentityLease>, times: HoldTimes, now: SystemTime) {
         let farewell = lease.and_then(|l| Some((l.renew_time?, l.hold?)));
         if let Some((renewed, hold)) = farewell {
-            // A peer asks to be remembered; how long at most is ours to say.
-            self.left_until = Some(later(renewed, hold.min(times.hold)));
+            // A peer asks to be remembered; how long at most is ours to say, whatever its clock says.
+            let until = later(renewed.min(now), hold.min(times.hold));
+            self.left_until = Some(self.left_until.map_or(until, |before| before.min(until)));
         }
     }
 
@@ -312,5 +313,49 @@ mod tests {
             Memory::default().observe(Some(&no_address), TIMES, at(0)),
             Standing::Live
         );
+    }
+
+    mod properties {
+        use super::*;
+        use proptest::prelude::*;
+
+        prop_compose! {
+            fn any_record()(
+                live in any::<bool>(),
+                address in any::<bool>(),
+                with_lease in any::<bool>(),
+                renewed in 0..5000u64,
+                hold in proptest::option::of(0..100_000u64),
+            ) -> PeerRecord {
+                let mut record = record(with_lease.then(|| lease(renewed, hold)), live);
+                record.address = address.then(|| Authority::from_static("127.0.0.1:1"));
+                record
+            }
+        }
+
+        proptest! {
+            #[test]
+            fn a_peer_is_live_exactly_with_a_key_and_an_address_and_is_never_remembered_for_too_long(
+                steps in proptest::collection::vec((proptest::option::of(any_record()), 0..300u64), 1..40)
+            ) {
+                let mut memory = Memory::default();
+                let mut now = 0;
+                let (mut last_seen, mut was_live) = (0, false);
+                for (record, pause) in steps {
+                    now += pause;
+                    let standing = memory.observe(record.as_ref(), TIMES, at(now));
+                    let live = record.as_ref().is_some_and(|r| r.endpoint_live && r.address.is_some());
+                    prop_assert_eq!(standing == Standing::Live, live);
+                    if record.is_some() || was_live {
+                        last_seen = now;
+                    }
+                    was_live = live;
+                    if let Some(until) = standing.until() {
+                        prop_assert!(until > at(now));
+                        prop_assert!(until <= at(last_seen) + TIMES.hold.max(TIMES.start_wait));
+                    }
+                }
+            }
+        }
     }
 }

@@ -479,3 +479,47 @@ async fn row_02_openapi_of_an_absent_peer_is_503_and_never_takes_a_local_documen
         json!({"Local": {}})
     );
 }
+
+/// B17: under constant change every answer is one complete state.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_request_sees_one_complete_view_while_documents_change() {
+    let version = |name: &str| {
+        let marked = |group_name: &str| group(group_name, &[(name, &[resource("things", &[])])]);
+        apis(&[marked("first.example.com"), marked("last.example.com")])
+    };
+    let pki = Pki::new();
+    let peer = FakePeer::start(&pki, "apiserver-new", &documents::core(), &version("v1")).await;
+    let mut builder = WorldBuilder {
+        records: vec![live("apiserver-new", peer.address)],
+        ..WorldBuilder::default()
+    };
+    builder.options.poll.interval = std::time::Duration::from_millis(2);
+    let world = builder.start(pki);
+    world.until_state("apiserver-new", "serving").await;
+    let mut seen = std::collections::BTreeSet::new();
+    let begun = std::time::Instant::now();
+    let mut round = 0;
+    while round < 100 || seen.len() < 2 {
+        assert!(begun.elapsed().as_secs() < 20, "the documents do change");
+        round += 1;
+        let now = if round % 2 == 0 { "v2" } else { "v1" };
+        peer.set_apis(Document::of(&version(now)));
+        tokio::task::yield_now().await;
+        for _ in 0..5 {
+            let list = world.get_accepting("/apis", V2).await.json();
+            let versions: Vec<String> = list["items"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|g| g["metadata"]["name"] != "apps")
+                .map(|g| g["versions"].to_string())
+                .collect();
+            assert_eq!(versions.len(), 2);
+            assert_eq!(
+                versions[0], versions[1],
+                "half of one view, half of another"
+            );
+            seen.insert(versions[0].clone());
+        }
+    }
+}

@@ -146,7 +146,14 @@ async fn row_06_twenty_kinds_of_bad_documents_change_nothing_and_are_counted_by_
         let pki = Pki::new();
         let peer =
             FakePeer::start(&pki, "apiserver-new", &documents::core(), &documents::new()).await;
-        let world = World::start(pki, vec![live("apiserver-new", peer.address)]);
+        let mut builder = WorldBuilder {
+            records: vec![live("apiserver-new", peer.address)],
+            ..WorldBuilder::default()
+        };
+        if reason == "deadline" {
+            builder.options.poll.deadline = std::time::Duration::from_millis(300);
+        }
+        let world = builder.start(pki);
         world.until_state("apiserver-new", "serving").await;
         if reason == "not_modified" {
             // 304 is an answer to a condition; without a tag there is none.

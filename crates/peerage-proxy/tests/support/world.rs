@@ -142,8 +142,8 @@ impl Default for WorldBuilder {
             interval: Duration::from_millis(40),
             retry: Duration::from_millis(20),
             retry_cap: Duration::from_millis(80),
-            probe_deadline: Duration::from_secs(1),
-            deadline: Duration::from_secs(1),
+            probe_deadline: Duration::from_secs(5),
+            deadline: Duration::from_secs(5),
             size_limit: 1 << 20,
         };
         WorldBuilder {
