@@ -199,7 +199,7 @@ async fn shutdown_lets_requests_finish_and_cuts_what_takes_too_long() {
         let finish = Arc::new(Notify::new());
         let signal = finish.clone();
         let options = ServerOptions {
-            drain_timeout: SHORT * 5,
+            drain_timeout: SHORT * 10,
             ..ServerOptions::default()
         };
         let mut server = serve(ca.server_tls_with(&[alpn]), options, move |request| {

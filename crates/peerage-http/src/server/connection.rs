@@ -89,6 +89,8 @@ where
         let mut closing = false;
         loop {
             let verdict = tokio::select! {
+                // What has arrived is looked at before the time it took is judged.
+                biased;
                 ended = connection.as_mut() => {
                     if let Err(error) = ended {
                         tracing::debug!(remote = %self.remote, error, "connection ended");
