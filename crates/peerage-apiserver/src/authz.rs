@@ -4,6 +4,7 @@
 //! The rules come from the cache: a decision reads one immutable [`rbac::Rbac`] that is made anew when a role or
 //! binding has changed.
 
+pub(crate) mod escalation;
 pub(crate) mod rbac;
 mod rules;
 
@@ -13,7 +14,7 @@ use peerage_core::{RequestInfo, User};
 use tracing::debug;
 
 use crate::cache::KindCache;
-pub(crate) use rbac::Rbac;
+pub(crate) use rbac::{Binding, Rbac};
 pub(crate) use rules::Rule;
 
 /// Members may do anything, whatever the roles say.
@@ -50,30 +51,40 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// The answer, with the reason that audit events and access reviews show.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The answer, and by which binding. Texts are made when somebody reads them.
+#[derive(Debug, Clone)]
 pub(crate) struct Decision {
     pub(crate) allowed: bool,
-    pub(crate) reason: String,
-    /// Problems met on the way, such as a binding to a role that is not there.
-    pub(crate) errors: Vec<String>,
+    binding: Option<Arc<Binding>>,
+    /// Bindings met on the way whose role is not there.
+    dangling: Vec<Arc<Binding>>,
 }
 
 impl Decision {
-    fn allow(reason: impl Into<String>) -> Self {
+    fn allow(binding: Option<Arc<Binding>>) -> Self {
         Self {
             allowed: true,
-            reason: reason.into(),
-            errors: Vec::new(),
+            binding,
+            dangling: Vec::new(),
         }
     }
 
-    /// What a refusal says after its own text.
-    pub(crate) fn explanation(&self) -> String {
-        if !self.reason.is_empty() || self.errors.is_empty() {
-            return self.reason.clone();
+    fn refuse(dangling: Vec<Arc<Binding>>) -> Self {
+        Self {
+            allowed: false,
+            binding: None,
+            dangling,
         }
-        match self.errors.as_slice() {
+    }
+
+    /// The reason that audit events, refusals and access reviews show; often empty.
+    pub(crate) fn reason(&self) -> String {
+        if let Some(binding) = &self.binding {
+            return binding.reason();
+        }
+        let errors: Vec<String> = self.dangling.iter().map(|b| b.missing_role()).collect();
+        match errors.as_slice() {
+            [] => String::new(),
             [one] => format!("RBAC: {one}"),
             many => format!("RBAC: [{}]", many.join(", ")),
         }
@@ -131,7 +142,7 @@ impl Authorizer {
     /// May `user` do this?
     pub(crate) fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Decision {
         if user.is_in(SYSTEM_MASTERS) || self.mode == Mode::AlwaysAllow {
-            return Decision::allow("");
+            return Decision::allow(None);
         }
         let decision = self.rbac().decide(user, attributes);
         debug!(

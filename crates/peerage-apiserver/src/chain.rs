@@ -23,6 +23,7 @@ use crate::authz::{Attributes, Authorizer, Decision};
 use crate::error::ApiError;
 use crate::metrics::RequestMetrics;
 use crate::respond::{self, Respond};
+pub(crate) use impersonation::is_constrained;
 pub(crate) use inflight::Inflight;
 
 /// What the chain needs; shared by all connections.
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) inflight: Inflight,
     pub(crate) metrics: RequestMetrics,
     pub(crate) request_timeout: Duration,
+    /// Whether the served version knows constrained impersonation.
+    pub(crate) constrained_impersonation: bool,
 }
 
 /// The outermost service.
@@ -129,7 +132,8 @@ impl Chain {
     ) -> Result<Response, ApiError> {
         impersonation::apply(
             &self.shared.authorizer,
-            request.headers_mut().clone(),
+            self.shared.constrained_impersonation,
+            info,
             &mut request,
             audit,
         )?;
@@ -146,9 +150,7 @@ impl Chain {
         let decision = self.shared.authorizer.decide(&user, &Attributes::of(info));
         annotate(audit, &decision);
         if !decision.allowed {
-            return Err(
-                Status::forbidden_request(&user.name, info, &decision.explanation()).into(),
-            );
+            return Err(Status::forbidden_request(&user.name, info, &decision.reason()).into());
         }
         // It is always ready: nothing behind it has a queue of its own.
         let answer = self.inner.call(request);
@@ -191,11 +193,14 @@ fn numbered(id: &str, mut response: Response) -> Response {
 }
 
 fn annotate(audit: &AuditContext, decision: &Decision) {
+    if !audit.is_recorded() {
+        return;
+    }
     audit.annotate(
         "authorization.k8s.io/decision",
         if decision.allowed { "allow" } else { "forbid" },
     );
-    audit.annotate("authorization.k8s.io/reason", decision.reason.as_str());
+    audit.annotate("authorization.k8s.io/reason", decision.reason());
 }
 
 /// Watches and streams have no deadline and no place among the requests in flight.

@@ -28,7 +28,7 @@ use tracing::{info, warn};
 use crate::api::Api;
 use crate::authz::{Authorizer, RbacKinds};
 use crate::cache::Cache;
-use crate::chain::{Chain, Inflight, Shared};
+use crate::chain::{Chain, Inflight, Shared, is_constrained};
 use crate::event_leases::EventLeases;
 use crate::health::Health;
 use crate::local::Local;
@@ -211,6 +211,7 @@ pub async fn start(options: Options, stop: CancellationToken) -> Result<Running,
         inflight: Inflight::new(options.limits.reads, options.limits.writes),
         metrics: RequestMetrics::new(&counts),
         request_timeout: options.limits.request_timeout,
+        constrained_impersonation: is_constrained(&options.version),
     });
     let chain = Chain::new(shared, inner.clone());
     controllers::start(

@@ -7,11 +7,14 @@ mod process;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use prometheus_client::encoding::prometheus_text;
 use prometheus_client::registry::{Metric, Registry as Inner};
 
 use crate::{Response, body};
+
+/// The text format. Names need no other escape than underscores, which newer readers want to be told.
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 /// A set of metrics. Clones are the same set.
 #[derive(Debug, Clone, Default)]
@@ -46,8 +49,9 @@ impl Registry {
     #[must_use]
     pub fn response(&self) -> Response {
         let mut response = Response::new(body::full(self.text()));
-        let text = HeaderValue::from_static(prometheus_text::CONTENT_TYPE);
-        response.headers_mut().insert(CONTENT_TYPE, text);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(TEXT));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         response
     }
 
@@ -89,7 +93,7 @@ mod tests {
         assert_eq!(registry.text(), expected);
         assert_eq!(
             registry.response().headers()[CONTENT_TYPE],
-            "text/plain; version=0.0.4; charset=utf-8"
+            "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
         );
     }
 

@@ -51,17 +51,29 @@ struct Subject {
 
 /// One binding, for one of its subjects.
 #[derive(Debug)]
-struct Binding {
+pub(crate) struct Binding {
     name: Box<str>,
     /// Empty for a cluster role binding.
     namespace: Box<str>,
     role: RoleRef,
+    /// The role itself, unless it is missing.
+    found: Option<Arc<Role>>,
     /// How reasons name the subject: `User "alice"`.
     subject: Box<str>,
 }
 
+/// The bindings of one subject.
+#[derive(Debug, Default)]
+struct Bindings {
+    everywhere: Vec<Arc<Binding>>,
+    by_namespace: HashMap<Box<str>, Vec<Arc<Binding>>>,
+}
+
 /// Bindings by the name of a subject.
-type BySubject = HashMap<Box<str>, Vec<Arc<Binding>>>;
+type BySubject = HashMap<Box<str>, Bindings>;
+
+/// What a binding said at a revision; read once.
+type Files = HashMap<Arc<str>, (Revision, Option<Arc<BindingFile>>)>;
 
 /// Everything RBAC knows at one moment.
 #[derive(Debug, Default)]
@@ -71,12 +83,13 @@ pub(crate) struct Rbac {
     pub(super) generation: Option<[u64; 4]>,
     cluster_roles: HashMap<Arc<str>, Arc<Role>>,
     roles: HashMap<Arc<str>, Arc<Role>>,
+    files: [Files; 2],
     by_user: BySubject,
     by_group: BySubject,
 }
 
 impl Rbac {
-    /// Compiles what the caches hold. Roles that have not changed since `previous` are taken over.
+    /// Compiles what the caches hold. What has not changed since `previous` is taken over.
     pub(super) fn build(generation: [u64; 4], kinds: &RbacKinds, previous: &Rbac) -> Self {
         let mut rbac = Self {
             generation: Some(generation),
@@ -84,30 +97,48 @@ impl Rbac {
             roles: roles(&kinds.roles, &previous.roles),
             ..Self::default()
         };
-        for kind in [&kinds.cluster_role_bindings, &kinds.role_bindings] {
-            for object in kind.snapshot("", 0).objects {
-                rbac.bind(&object);
+        let sources = [&kinds.cluster_role_bindings, &kinds.role_bindings];
+        for (at, kind) in sources.into_iter().enumerate() {
+            let objects = kind.snapshot("", 0).objects;
+            let mut files = Files::with_capacity(objects.len());
+            for object in &objects {
+                let file = match previous.files[at].get(&object.name) {
+                    Some((revision, file)) if *revision == object.revision => file.clone(),
+                    _ => object.parse::<BindingFile>().map(Arc::new),
+                };
+                if let Some(file) = &file {
+                    rbac.bind(object, file);
+                }
+                files.insert(object.name.clone(), (object.revision, file));
             }
+            rbac.files[at] = files;
         }
         rbac
     }
 
-    fn bind(&mut self, object: &CachedObject) {
-        let Some(file) = object.parse::<BindingFile>() else {
-            return;
-        };
-        for subject in file.subjects.into_iter().flatten() {
-            let namespace = object.namespace();
-            let Some((index, key)) = self.index_of(&subject, namespace) else {
+    fn bind(&mut self, object: &CachedObject, file: &BindingFile) {
+        let namespace = object.namespace();
+        let found = self.role(&file.role_ref, namespace).cloned();
+        for subject in file.subjects.iter().flatten() {
+            let Some((index, key)) = self.index_of(subject, namespace) else {
                 continue;
             };
-            let binding = Binding {
+            let binding = Arc::new(Binding {
                 name: object.own_name().into(),
                 namespace: namespace.into(),
                 role: file.role_ref.clone(),
-                subject: described(&subject, namespace).into(),
-            };
-            index.entry(key.into()).or_default().push(Arc::new(binding));
+                found: found.clone(),
+                subject: described(subject, namespace).into(),
+            });
+            let bindings = index.entry(key.into()).or_default();
+            match namespace {
+                "" => bindings.everywhere.push(binding),
+                _ => bindings
+                    .by_namespace
+                    .entry(namespace.into())
+                    .or_default()
+                    .push(binding),
+            }
         }
     }
 
@@ -132,78 +163,73 @@ impl Rbac {
         }
     }
 
-    /// May `user` do this?
+    /// May `user` do this? Allocates nothing when the answer is yes.
     pub(super) fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Decision {
-        let mut errors = Vec::new();
+        let mut dangling = Vec::new();
         for binding in self.bindings(user, attributes.namespace) {
-            match self.role(binding) {
-                Ok(role) if role.rules.iter().any(|r| r.covers(attributes)) => {
-                    return Decision::allow(binding.reason());
+            match &binding.found {
+                Some(role) if role.rules.iter().any(|r| r.covers(attributes)) => {
+                    return Decision::allow(Some(binding.clone()));
                 }
-                Ok(_) => {}
-                Err(error) => errors.push(error),
+                Some(_) => {}
+                None => dangling.push(binding.clone()),
             }
         }
-        Decision {
-            allowed: false,
-            reason: String::new(),
-            errors,
-        }
+        Decision::refuse(dangling)
     }
 
     /// Every rule that applies to `user`: cluster-wide, and in `namespace` unless it is empty.
     pub(crate) fn rules(&self, user: &User, namespace: &str) -> (Vec<&Rule>, Vec<String>) {
         let (mut rules, mut errors) = (Vec::new(), Vec::new());
         for binding in self.bindings(user, namespace) {
-            match self.role(binding) {
-                Ok(role) => rules.extend(&role.rules),
-                Err(error) => errors.push(error),
+            match &binding.found {
+                Some(role) => rules.extend(&role.rules),
+                None => errors.push(binding.missing_role()),
             }
         }
         (rules, errors)
     }
 
+    /// The rules of the role that a binding in `namespace` refers to, if there is such a role.
+    pub(crate) fn role_rules(&self, kind: &str, name: &str, namespace: &str) -> Option<&[Rule]> {
+        let role = RoleRef {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+        };
+        self.role(&role, namespace).map(|r| r.rules.as_slice())
+    }
+
     /// Cluster role bindings first, as kube-apiserver does, then those of the namespace.
-    fn bindings<'a>(
-        &'a self,
+    fn bindings<'r, 'a>(
+        &'r self,
         user: &'a User,
         namespace: &'a str,
-    ) -> impl Iterator<Item = &'a Arc<Binding>> {
+    ) -> impl Iterator<Item = &'r Arc<Binding>> + use<'r, 'a> {
         let of = move || {
             let by_user = self.by_user.get(user.name.as_str());
             let by_group = user
                 .groups
                 .iter()
                 .filter_map(|g| self.by_group.get(g.as_str()));
-            by_user.into_iter().chain(by_group).flatten()
+            by_user.into_iter().chain(by_group)
         };
-        let local = of().filter(move |b| !namespace.is_empty() && *b.namespace == *namespace);
-        of().filter(|b| b.namespace.is_empty()).chain(local)
+        let local = of().filter_map(move |b| b.by_namespace.get(namespace));
+        of().flat_map(|b| &b.everywhere).chain(local.flatten())
     }
 
-    fn role(&self, binding: &Binding) -> Result<&Role, String> {
-        let (found, what) = match binding.role.kind.as_str() {
-            "ClusterRole" => (
-                self.cluster_roles.get(binding.role.name.as_str()),
-                "clusterrole",
-            ),
-            _ => (
-                self.roles
-                    .get(format!("{}/{}", binding.namespace, binding.role.name).as_str()),
-                "role",
-            ),
-        };
-        found.map(|r| &**r).ok_or_else(|| {
-            format!(
-                "{what}.rbac.authorization.k8s.io {:?} not found",
-                binding.role.name
-            )
-        })
+    fn role(&self, role: &RoleRef, namespace: &str) -> Option<&Arc<Role>> {
+        match role.kind.as_str() {
+            "ClusterRole" => self.cluster_roles.get(role.name.as_str()),
+            _ => self
+                .roles
+                .get(format!("{namespace}/{}", role.name).as_str()),
+        }
     }
 }
 
 impl Binding {
-    fn reason(&self) -> String {
+    /// Why a request is allowed.
+    pub(super) fn reason(&self) -> String {
         let (what, name) = match &*self.namespace {
             "" => ("ClusterRoleBinding", self.name.to_string()),
             namespace => ("RoleBinding", format!("{}/{namespace}", self.name)),
@@ -211,6 +237,18 @@ impl Binding {
         format!(
             "RBAC: allowed by {what} {name:?} of {} {:?} to {}",
             self.role.kind, self.role.name, self.subject
+        )
+    }
+
+    /// What is wrong with a binding to a role that is not there.
+    pub(super) fn missing_role(&self) -> String {
+        let what = match self.role.kind.as_str() {
+            "ClusterRole" => "clusterrole",
+            _ => "role",
+        };
+        format!(
+            "{what}.rbac.authorization.k8s.io {:?} not found",
+            self.role.name
         )
     }
 }

@@ -1,5 +1,6 @@
 //! One RBAC policy rule and whether it covers a request.
 
+use peerage_core::quote::quote;
 use serde::{Deserialize, Serialize};
 
 use super::Attributes;
@@ -70,6 +71,94 @@ impl Rule {
                 .any(|r| covers_resource(r, a.resource, a.subresource))
             && (self.resource_names.is_empty() || self.resource_names.iter().any(|n| n == a.name))
     }
+
+    /// The rule as permissions of one verb for one thing each.
+    pub(super) fn single_permissions(&self) -> Vec<Rule> {
+        let mut all = Vec::new();
+        let one = |text: &String| vec![text.clone()];
+        for group in &self.api_groups {
+            for resource in &self.resources {
+                for verb in &self.verbs {
+                    let permission = Rule {
+                        verbs: one(verb),
+                        api_groups: one(group),
+                        resources: one(resource),
+                        ..Rule::default()
+                    };
+                    if self.resource_names.is_empty() {
+                        all.push(permission);
+                    } else {
+                        all.extend(self.resource_names.iter().map(|name| Rule {
+                            resource_names: one(name),
+                            ..permission.clone()
+                        }));
+                    }
+                }
+            }
+        }
+        for url in &self.non_resource_urls {
+            all.extend(self.verbs.iter().map(|verb| Rule {
+                verbs: one(verb),
+                non_resource_urls: one(url),
+                ..Rule::default()
+            }));
+        }
+        all
+    }
+
+    /// Whether who has this rule has that permission. Wildcards in the permission are covered by wildcards only.
+    pub(super) fn includes(&self, permission: &Rule) -> bool {
+        let names = self.resource_names.is_empty()
+            || !permission.resource_names.is_empty()
+                && permission
+                    .resource_names
+                    .iter()
+                    .all(|n| self.resource_names.contains(n));
+        names
+            && permission.verbs.iter().all(|v| has(&self.verbs, v))
+            && permission
+                .api_groups
+                .iter()
+                .all(|g| has(&self.api_groups, g))
+            && permission
+                .resources
+                .iter()
+                .all(|r| includes_resource(&self.resources, r))
+            && permission.non_resource_urls.iter().all(|asked| {
+                self.non_resource_urls
+                    .iter()
+                    .any(|url| covers_path(url, asked))
+            })
+    }
+
+    /// The rule on one line, as refusals show it.
+    pub(super) fn in_short(&self) -> String {
+        let lists = [
+            ("APIGroups", &self.api_groups),
+            ("Resources", &self.resources),
+            ("NonResourceURLs", &self.non_resource_urls),
+            ("ResourceNames", &self.resource_names),
+            ("Verbs", &self.verbs),
+        ];
+        let parts: Vec<String> = lists
+            .into_iter()
+            .filter(|(_, list)| !list.is_empty())
+            .map(|(name, list)| {
+                let quoted: Vec<String> = list.iter().map(|text| quote(text)).collect();
+                format!("{name}:[{}]", quoted.join(" "))
+            })
+            .collect();
+        format!("{{{}}}", parts.join(", "))
+    }
+}
+
+/// Whether a list of resources has this one, `*`, or all subresources of its name.
+fn includes_resource(list: &[String], resource: &str) -> bool {
+    has(list, resource)
+        || resource.split_once('/').is_some_and(|(_, sub)| {
+            list.iter()
+                .any(|own| own.strip_prefix("*/").is_some_and(|s| s == sub))
+        })
 }
 
 /// `*`, `pods`, `pods/log`, `*/scale`.

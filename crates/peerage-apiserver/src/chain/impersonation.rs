@@ -1,13 +1,22 @@
 //! `Impersonate-*` headers: acting as somebody else, for those who may. Follows kube-apiserver's impersonation
 //! filter; all headers are gone afterwards, so that a peer has nothing left to judge.
+//!
+//! Since 1.36 (KEP-5284) there are two ways to be allowed: with the verb `impersonate`, for anything, or with
+//! `impersonate:user-info` (`impersonate:serviceaccount` for an account) together with
+//! `impersonate-on:user-info:VERB` on what the request is for.
+//!
+//! Differs: kube-apiserver's refusal tells of the way that the caller last went successfully; ours tells of
+//! `impersonate` if the caller has that verb for anything, and of the newer way otherwise. Ways of acting as nodes
+//! are not there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::HeaderMap;
 use peerage_auth::audit::AuditContext;
-use peerage_core::{GroupResource, Status, User};
+use peerage_core::{GroupResource, RequestInfo, Status, User};
 use peerage_http::Request;
+use peerage_objects::names;
 
 use crate::authz::{Attributes, Authorizer};
 use crate::error::ApiError;
@@ -17,15 +26,37 @@ const UID: &str = "impersonate-uid";
 const GROUP: &str = "impersonate-group";
 const EXTRA: &str = "impersonate-extra-";
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+const NODE: &str = "system:node:";
+/// The group of users and of what belongs to them.
+const AUTHENTICATION: &str = "authentication.k8s.io";
+
+/// Whether a Kubernetes version knows the constrained way.
+pub(crate) fn is_constrained(version: &str) -> bool {
+    let minor = version
+        .split('.')
+        .nth(1)
+        .and_then(|m| m.parse::<u32>().ok());
+    minor.is_some_and(|minor| minor >= 36)
+}
 
 /// Replaces the user of a request that asks for it.
 pub(super) fn apply(
     authorizer: &Authorizer,
-    headers: HeaderMap,
+    constrained: bool,
+    info: &RequestInfo<'_>,
     request: &mut Request,
     audit: &AuditContext,
 ) -> Result<(), ApiError> {
-    let Some(wanted) = Wanted::read(&headers)? else {
+    if !request
+        .headers()
+        .keys()
+        .any(|n| is_impersonation(n.as_str()))
+    {
+        return Ok(());
+    }
+    let wanted = Wanted::read(request.headers())?;
+    strip(request.headers_mut());
+    let Some(wanted) = wanted else {
         return Ok(());
     };
     let caller = request
@@ -33,19 +64,71 @@ pub(super) fn apply(
         .get::<Arc<User>>()
         .cloned()
         .ok_or_else(Status::unauthorized)?;
-    wanted.check(authorizer, &caller)?;
+    let asking = Asking {
+        authorizer,
+        caller: &caller,
+        info,
+        constrained,
+    };
+    wanted.check(&asking)?;
     let user = Arc::new(wanted.into_user());
     audit.impersonate(&user);
     request.extensions_mut().insert(user);
+    Ok(())
+}
+
+/// Whether a header belongs to impersonation, also where `_` is taken for `-`.
+fn is_impersonation(name: &str) -> bool {
+    let prefix = name.as_bytes().get(.."impersonate-".len());
+    prefix.is_some_and(|p| p == b"impersonate-" || p == b"impersonate_")
+}
+
+fn strip(headers: &mut HeaderMap) {
     let names: Vec<_> = headers
         .keys()
-        .filter(|n| n.as_str().starts_with("impersonate-"))
+        .filter(|n| is_impersonation(n.as_str()))
         .cloned()
         .collect();
     for name in names {
-        request.headers_mut().remove(name);
+        headers.remove(name);
     }
-    Ok(())
+}
+
+/// Who wants to act as somebody, and for what.
+struct Asking<'a> {
+    authorizer: &'a Authorizer,
+    caller: &'a User,
+    info: &'a RequestInfo<'a>,
+    constrained: bool,
+}
+
+impl Asking<'_> {
+    fn may(&self, attributes: &Attributes<'_>) -> bool {
+        self.authorizer.decide(self.caller, attributes).allowed
+    }
+
+    /// Whether the caller has the verb `impersonate` for anybody or anything of anybody.
+    fn impersonates(&self, namespace: &str) -> bool {
+        const RESOURCES: [&str; 6] = [
+            "*",
+            "users",
+            "groups",
+            "serviceaccounts",
+            "uids",
+            "userextras",
+        ];
+        let has = |list: &[String], value: &str| list.iter().any(|v| v == "*" || v == value);
+        let rbac = self.authorizer.rbac();
+        let (rules, _) = rbac.rules(self.caller, namespace);
+        rules.iter().any(|rule| {
+            has(&rule.verbs, "impersonate")
+                && (has(&rule.api_groups, "") || has(&rule.api_groups, AUTHENTICATION))
+                && rule.resources.iter().any(|resource| {
+                    let whole = resource.split('/').next().unwrap_or_default();
+                    RESOURCES.contains(&whole)
+                })
+        })
+    }
 }
 
 /// Who the headers name.
@@ -54,6 +137,49 @@ struct Wanted {
     uid: String,
     groups: Vec<String>,
     extra: BTreeMap<String, Vec<String>>,
+}
+
+/// One thing that has to be allowed to act as somebody.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    group: &'a str,
+    resource: &'a str,
+    subresource: &'a str,
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl Part<'_> {
+    /// The part as the constrained way asks for it: everything about users is in their own group there.
+    fn attributes<'a>(&'a self, verb: &'a str, group: &'a str) -> Attributes<'a> {
+        Attributes {
+            verb,
+            resource_request: true,
+            group,
+            resource: self.resource,
+            subresource: self.subresource,
+            namespace: self.namespace,
+            name: self.name,
+            path: "",
+        }
+    }
+
+    fn refusal(&self, caller: &User) -> ApiError {
+        let scope = match self.namespace {
+            "" => "at the cluster scope".to_owned(),
+            namespace => format!("in the namespace {namespace:?}"),
+        };
+        let full = match self.subresource {
+            "" => self.resource.to_owned(),
+            sub => format!("{}/{sub}", self.resource),
+        };
+        let why = format!(
+            "User {:?} cannot impersonate resource {full:?} in API group {:?} {scope}",
+            caller.name, self.group
+        );
+        let resource = GroupResource::new(self.group, self.resource);
+        Status::forbidden(resource, self.name, &why).into()
+    }
 }
 
 impl Wanted {
@@ -75,98 +201,120 @@ impl Wanted {
             .keys()
             .filter_map(|n| n.as_str().strip_prefix(EXTRA))
         {
-            let key = unescape(name);
-            wanted.extra.insert(key, texts(&format!("{EXTRA}{name}")));
+            let values = texts(&format!("{EXTRA}{name}"));
+            wanted
+                .extra
+                .entry(unescape(name))
+                .or_default()
+                .extend(values);
         }
         let more = !wanted.uid.is_empty() || !wanted.groups.is_empty() || !wanted.extra.is_empty();
         match (wanted.user.is_empty(), more) {
             (true, false) => Ok(None),
             (true, true) => {
-                let sent = format!(
-                    "requested {} without impersonating a user",
-                    if !wanted.uid.is_empty() {
-                        "uid"
-                    } else if !wanted.groups.is_empty() {
-                        "groups"
-                    } else {
-                        "extra"
-                    }
-                );
-                Err(ApiError::bad_request(sent))
+                // Differs: kube-apiserver shows the user as Go prints it.
+                let what = match (wanted.uid.is_empty(), wanted.groups.is_empty()) {
+                    (false, _) => "a uid",
+                    (_, false) => "groups",
+                    _ => "extra fields",
+                };
+                let why = format!("requested {what} without impersonating a user name");
+                Err(ApiError::bad_request(why))
             }
             (false, _) => Ok(Some(wanted)),
         }
     }
 
-    /// May the caller act as the user, as each group, with the uid, with each extra value?
-    fn check(&self, authorizer: &Authorizer, caller: &User) -> Result<(), ApiError> {
-        let ask = |group: &str, resource: &str, subresource: &str, namespace: &str, name: &str| {
-            let attributes = Attributes {
-                verb: "impersonate",
-                resource_request: true,
-                group,
-                resource,
-                subresource,
-                namespace,
-                name,
-                path: "",
-            };
-            let decision = authorizer.decide(caller, &attributes);
-            if decision.allowed {
-                return Ok(());
-            }
-            let scope = if namespace.is_empty() {
-                "at the cluster scope".to_owned()
-            } else {
-                format!("in the namespace {namespace:?}")
-            };
-            let full = if subresource.is_empty() {
-                resource.to_owned()
-            } else {
-                format!("{resource}/{subresource}")
-            };
-            let why = format!(
-                "User {:?} cannot impersonate resource {full:?} in API group {group:?} {scope}",
-                caller.name
-            );
-            Err(ApiError::from(Status::forbidden(
-                GroupResource::new(group, resource),
-                name,
-                &why,
-            )))
+    /// Namespace and name of the service account that the user is.
+    fn service_account(&self) -> Option<(&str, &str)> {
+        let (namespace, name) = self.user.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')?;
+        let valid =
+            names::dns1123_label(namespace).is_empty() && names::dns1123_subdomain(name).is_empty();
+        valid.then_some((namespace, name))
+    }
+
+    /// Everything that the caller needs a right to: the user, each group, the uid, each value of each extra.
+    fn parts(&self) -> Vec<Part<'_>> {
+        let part = |group, resource, name| Part {
+            group,
+            resource,
+            subresource: "",
+            namespace: "",
+            name,
         };
-        match self
-            .user
-            .strip_prefix(SERVICE_ACCOUNT)
-            .and_then(|rest| rest.split_once(':'))
-        {
-            Some((namespace, name)) => ask("", "serviceaccounts", "", namespace, name)?,
-            None => ask("", "users", "", "", &self.user)?,
-        }
-        for group in &self.groups {
-            ask("", "groups", "", "", group)?;
-        }
+        let mut parts = vec![match self.service_account() {
+            Some((namespace, name)) => Part {
+                namespace,
+                ..part("", "serviceaccounts", name)
+            },
+            None => part("", "users", self.user.as_str()),
+        }];
+        parts.extend(self.groups.iter().map(|g| part("", "groups", g.as_str())));
         if !self.uid.is_empty() {
-            ask("authentication.k8s.io", "uids", "", "", &self.uid)?;
+            parts.push(part(AUTHENTICATION, "uids", &self.uid));
         }
         for (key, values) in &self.extra {
-            for value in values {
-                ask("authentication.k8s.io", "userextras", key, "", value)?;
-            }
+            parts.extend(values.iter().map(|value| Part {
+                subresource: key,
+                ..part(AUTHENTICATION, "userextras", value.as_str())
+            }));
         }
-        Ok(())
+        parts
+    }
+
+    fn check(&self, asking: &Asking<'_>) -> Result<(), ApiError> {
+        let parts = self.parts();
+        let refused = parts
+            .iter()
+            .find(|part| !asking.may(&part.attributes("impersonate", part.group)));
+        let Some(refused) = refused else {
+            return Ok(());
+        };
+        // Groups, uids and extras are the same for either way; nodes need more than this way asks.
+        if !asking.constrained || self.user.starts_with(NODE) {
+            return Err(refused.refusal(asking.caller));
+        }
+        match self.check_constrained(asking, &parts) {
+            Err(_) if asking.impersonates(parts[0].namespace) => {
+                Err(refused.refusal(asking.caller))
+            }
+            other => other,
+        }
+    }
+
+    fn check_constrained(&self, asking: &Asking<'_>, parts: &[Part<'_>]) -> Result<(), ApiError> {
+        let mode = match self.service_account() {
+            Some(_) => "serviceaccount",
+            None => "user-info",
+        };
+        let on = format!("impersonate-on:{mode}:{}", asking.info.verb());
+        let attributes = Attributes {
+            verb: &on,
+            ..Attributes::of(asking.info)
+        };
+        if !asking.may(&attributes) {
+            let status = Status::forbidden_verb(&asking.caller.name, &on, asking.info, "");
+            return Err(status.into());
+        }
+        let verb = format!("impersonate:{mode}");
+        let refused = parts
+            .iter()
+            .find(|part| !asking.may(&part.attributes(&verb, AUTHENTICATION)));
+        refused.map_or(Ok(()), |part| Err(part.refusal(asking.caller)))
     }
 
     fn into_user(self) -> User {
-        let mut groups = self.groups;
-        if groups.is_empty()
-            && let Some((namespace, _)) = self
-                .user
-                .strip_prefix(SERVICE_ACCOUNT)
-                .and_then(|rest| rest.split_once(':'))
+        let mut groups = Vec::new();
+        if self.groups.is_empty()
+            && let Some((namespace, _)) = self.service_account()
         {
             groups.push("system:serviceaccounts".to_owned());
             groups.push(format!("system:serviceaccounts:{namespace}"));
+        }
+        let anonymous = self.user == peerage_core::user::SYSTEM_ANONYMOUS;
+        groups.extend(self.groups);
+        if anonymous && groups.is_empty() {
+            groups.push(peerage_core::user::SYSTEM_UNAUTHENTICATED.to_owned());
         }
         let mut user = User {
             name: self.user,

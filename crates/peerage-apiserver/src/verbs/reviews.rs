@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use peerage_core::{GroupKind, Status, StatusCause, User};
 use peerage_http::{Body, Response};
-use serde::Deserialize;
+use peerage_objects::meta;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::authz::{Attributes, Decision, Rule};
@@ -25,37 +26,68 @@ pub(crate) async fn create(call: Call, request: Body) -> Result<Response, ApiErr
         None,
         options.field_validation,
     )?;
+    place(call, &mut review)?;
     let status = match &*call.resource().kind {
-        "SelfSubjectReview" => who_am_i(&call.user),
+        "SelfSubjectReview" => who_am_i(call, &mut review),
         "SelfSubjectAccessReview" => {
-            let spec = Spec::read(call, &review, false)?;
-            shown(&decide(call, &call.user, &spec))
+            let spec = Spec::read(call, &review, About::Caller)?;
+            shown(&spec, &decide(call, &call.user, &spec))
         }
         "SubjectAccessReview" => {
-            let spec = Spec::read(call, &review, true)?;
-            shown(&decide(call, &spec.subject(), &spec))
+            let spec = Spec::read(call, &review, About::Anybody)?;
+            shown(&spec, &decide(call, &spec.subject(), &spec))
         }
         "LocalSubjectAccessReview" => {
-            let spec = Spec::read(call, &review, true)?;
-            spec.check_namespace(call)?;
-            shown(&decide(call, &spec.subject(), &spec))
+            let spec = Spec::read(call, &review, About::AnybodyHere)?;
+            shown(&spec, &decide(call, &spec.subject(), &spec))
         }
-        "SelfSubjectRulesReview" => rules(call, &review)?,
+        "SelfSubjectRulesReview" => {
+            let status = rules(call, &review)?;
+            // Kubernetes answers with the status alone.
+            review["spec"] = json!({});
+            status
+        }
         kind => {
             let message = format!("this server does not answer a {kind}");
             return Err(Status::generic(501, &message).into());
         }
     };
     review["status"] = status;
-    if !review["metadata"].is_object() {
-        review["metadata"] = json!({});
+    if call.accept.convert.is_some() {
+        // Reviews have no table and no metadata to show apart.
+        return Err(Status::not_acceptable(MEDIA_TYPES).into());
     }
     let mut response = call.respond().document(StatusCode::CREATED, &review);
     call.warnings.apply(response.headers_mut());
     Ok(response)
 }
 
-fn who_am_i(user: &User) -> Value {
+/// What is said to who wants a review in another form.
+const MEDIA_TYPES: &str = "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
+/// A namespaced review is of the request's namespace, any other of none.
+fn place(call: &Call, review: &mut Value) -> Result<(), ApiError> {
+    let namespace = call.info.namespace();
+    let namespaced = call.resource().namespaced;
+    let meta = meta::meta_mut(review);
+    let sent = meta.get("namespace").and_then(Value::as_str).unwrap_or("");
+    if namespaced && !sent.is_empty() && sent != namespace {
+        let why =
+            "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(ApiError::bad_request(why));
+    }
+    if namespaced {
+        meta.insert("namespace".to_owned(), json!(namespace));
+    } else {
+        meta.remove("namespace");
+    }
+    Ok(())
+}
+
+fn who_am_i(call: &Call, review: &mut Value) -> Value {
+    let user = &call.user;
+    let now = peerage_objects::time::show(jiff::Timestamp::now());
+    meta::meta_mut(review).insert("creationTimestamp".to_owned(), json!(now));
     let mut info = json!({ "username": user.name, "groups": user.groups });
     if !user.uid.is_empty() {
         info["uid"] = json!(user.uid);
@@ -64,6 +96,15 @@ fn who_am_i(user: &User) -> Value {
         info["extra"] = json!(user.extra);
     }
     json!({ "userInfo": info })
+}
+
+/// Whose access a review asks about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum About {
+    Caller,
+    Anybody,
+    /// Anybody, in the namespace of the request only.
+    AnybodyHere,
 }
 
 /// `spec` of the access reviews.
@@ -79,7 +120,7 @@ struct Spec {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct ResourceAttributes {
     namespace: String,
     verb: String,
@@ -87,47 +128,100 @@ struct ResourceAttributes {
     resource: String,
     subresource: String,
     name: String,
+    field_selector: Option<Selector>,
+    label_selector: Option<Selector>,
+}
+
+/// A selector of a review. RBAC does not look at it; it is checked all the same.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Selector {
+    raw_selector: String,
+    requirements: Vec<Requirement>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
+struct Requirement {
+    key: String,
+    operator: String,
+    values: Vec<String>,
+}
+
+/// Shown in refusals under the names that Kubernetes' internal type has.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
 struct NonResourceAttributes {
+    #[serde(rename(serialize = "Path"))]
     path: String,
+    #[serde(rename(serialize = "Verb"))]
     verb: String,
 }
 
 impl Spec {
-    fn read(call: &Call, review: &Value, with_subject: bool) -> Result<Self, ApiError> {
+    fn read(call: &Call, review: &Value, about: About) -> Result<Self, ApiError> {
         let spec: Spec = serde_json::from_value(review["spec"].clone()).unwrap_or_default();
-        let mut causes = Vec::new();
-        let both = spec.resource_attributes.is_some() && spec.non_resource_attributes.is_some();
-        let neither = spec.resource_attributes.is_none() && spec.non_resource_attributes.is_none();
-        if both {
-            causes.push(StatusCause::invalid(
-                "spec.nonResourceAttributes",
-                json!(null),
-                "cannot be specified in combination with resourceAttributes",
-            ));
-        }
-        if neither {
-            causes.push(StatusCause::invalid(
-                "spec.resourceAttributes",
-                json!(null),
-                "exactly one of nonResourceAttributes or resourceAttributes must be specified",
-            ));
-        }
-        if with_subject && spec.user.is_empty() && spec.groups.is_empty() {
+        let mut causes = spec.check();
+        if about != About::Caller && spec.user.is_empty() && spec.groups.is_empty() {
             causes.push(StatusCause::invalid(
                 "spec.user",
                 "",
                 "at least one of user or group must be specified",
             ));
         }
+        let mut meta = review["metadata"].clone();
+        if about == About::AnybodyHere {
+            causes.extend(spec.check_here(call.info.namespace()));
+            if let Some(fields) = meta.as_object_mut() {
+                fields.remove("namespace");
+            }
+        }
+        if meta.as_object().is_some_and(|fields| !fields.is_empty()) {
+            causes.push(StatusCause::invalid("metadata", &meta, "must be empty"));
+        }
         if causes.is_empty() {
             return Ok(spec);
         }
-        let kind = GroupKind::new(&call.resource().group, &call.resource().kind);
-        Err(Status::invalid(kind, "", causes).into())
+        // Kubernetes names the group and forgets the kind.
+        Err(Status::invalid(GroupKind::new(&call.resource().group, ""), "", causes).into())
+    }
+
+    fn check(&self) -> Vec<StatusCause> {
+        let mut causes = Vec::new();
+        let path = self.non_resource_attributes.as_ref();
+        if self.resource_attributes.is_some() == path.is_some() {
+            let why =
+                "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+            causes.push(StatusCause::invalid("spec", path, why));
+        }
+        let Some(attributes) = &self.resource_attributes else {
+            return causes;
+        };
+        let at = "spec.resourceAttributes";
+        if let Some(selector) = &attributes.field_selector {
+            causes.extend(selector.check(&format!("{at}.fieldSelector")));
+        }
+        if let Some(selector) = &attributes.label_selector {
+            causes.extend(selector.check(&format!("{at}.labelSelector")));
+        }
+        causes
+    }
+
+    /// A local review is about resources of its own namespace only.
+    fn check_here(&self, namespace: &str) -> Option<StatusCause> {
+        if let Some(path) = &self.non_resource_attributes {
+            let field = "spec.nonResourceAttributes";
+            return Some(StatusCause::invalid(
+                field,
+                path,
+                "disallowed on this kind of request",
+            ));
+        }
+        let named = &self.resource_attributes.as_ref()?.namespace;
+        (named != namespace).then(|| {
+            let field = "spec.resourceAttributes.namespace";
+            StatusCause::invalid(field, named, "must match metadata.namespace")
+        })
     }
 
     fn subject(&self) -> User {
@@ -139,20 +233,47 @@ impl Spec {
         }
     }
 
-    /// A local review is about its own namespace only.
-    fn check_namespace(&self, call: &Call) -> Result<(), ApiError> {
-        let named = self
-            .resource_attributes
-            .as_ref()
-            .map_or("", |a| &a.namespace);
-        if named == call.info.namespace() {
-            return Ok(());
+    /// What is wrong with the selectors, for those who read the answer.
+    fn selector_errors(&self) -> Vec<String> {
+        let Some(attributes) = &self.resource_attributes else {
+            return Vec::new();
+        };
+        let named = [
+            ("fieldSelector", &attributes.field_selector),
+            ("labelSelector", &attributes.label_selector),
+        ];
+        named
+            .into_iter()
+            .filter(|(_, selector)| selector.as_ref().is_some_and(|s| !s.is_readable()))
+            .map(|(name, _)| format!("spec.resourceAttributes.{name} ignored due to parse error"))
+            .collect()
+    }
+}
+
+impl Selector {
+    fn check(&self, at: &str) -> Option<StatusCause> {
+        let raw = &self.raw_selector;
+        if !raw.is_empty() && !self.requirements.is_empty() {
+            let why = "may not specified at the same time as requirements";
+            return Some(StatusCause::invalid(format!("{at}.rawSelector"), raw, why));
         }
-        let text = format!(
-            "spec.resourceAttributes.namespace must match namespace: {}",
-            call.info.namespace()
-        );
-        Err(ApiError::bad_request(text))
+        if raw.is_empty() && self.requirements.is_empty() {
+            let why = "when specified, requirements or rawSelector is required";
+            return Some(StatusCause::required(format!("{at}.requirements"), why));
+        }
+        None
+    }
+
+    /// Whether every requirement has an operator of its kind, with as many values as that wants.
+    fn is_readable(&self) -> bool {
+        self.requirements.iter().all(|r| {
+            !r.key.is_empty()
+                && match r.operator.as_str() {
+                    "In" | "NotIn" => !r.values.is_empty(),
+                    "Exists" | "DoesNotExist" => r.values.is_empty(),
+                    _ => false,
+                }
+        })
     }
 }
 
@@ -178,13 +299,15 @@ fn decide(call: &Call, user: &User, spec: &Spec) -> Decision {
     call.api().authorizer.decide(user, &attributes)
 }
 
-fn shown(decision: &Decision) -> Value {
+fn shown(spec: &Spec, decision: &Decision) -> Value {
     let mut status = json!({ "allowed": decision.allowed });
-    if !decision.reason.is_empty() {
-        status["reason"] = json!(decision.reason);
+    let reason = decision.reason();
+    if !reason.is_empty() {
+        status["reason"] = json!(reason);
     }
-    if !decision.allowed && !decision.errors.is_empty() {
-        status["reason"] = json!(decision.explanation());
+    let errors = spec.selector_errors();
+    if !errors.is_empty() {
+        status["evaluationError"] = json!(errors.join(", "));
     }
     status
 }

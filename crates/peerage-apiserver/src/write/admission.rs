@@ -4,6 +4,7 @@
 use peerage_core::Status;
 use serde_json::Value;
 
+use crate::authz::escalation;
 use crate::call::Call;
 use crate::error::ApiError;
 
@@ -14,12 +15,13 @@ const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 pub(crate) async fn mutate(
     call: &Call,
     new: &mut Value,
-    _old: Option<&Value>,
+    old: Option<&Value>,
 ) -> Result<(), ApiError> {
     if &*call.resource().kind == "Namespace" {
         label_with_name(new);
     }
-    Ok(())
+    // No admission in Kubernetes, but there too it comes after what changes the object and before validation.
+    escalation::confirm(call, new, old).await
 }
 
 /// Stages that only say yes or no.

@@ -89,13 +89,18 @@ impl Status {
     /// 403: the authorizer did not let the user do this. Its reason, when it gives one, ends the message.
     #[must_use]
     pub fn forbidden_request(user: &str, info: &RequestInfo<'_>, reason: &str) -> Self {
+        Self::forbidden_verb(user, info.verb(), info, reason)
+    }
+
+    /// [`Status::forbidden_request`] for another verb than the request's own.
+    #[must_use]
+    pub fn forbidden_verb(user: &str, verb: &str, info: &RequestInfo<'_>, reason: &str) -> Self {
         let mut why = if info.is_resource_request() {
-            forbidden_resource(user, info)
+            forbidden_resource(user, verb, info)
         } else {
             format!(
-                "User {} cannot {} path {}",
+                "User {} cannot {verb} path {}",
                 quote(user),
-                info.verb(),
                 quote(info.path())
             )
         };
@@ -387,7 +392,7 @@ impl Status {
     }
 }
 
-fn forbidden_resource(user: &str, info: &RequestInfo<'_>) -> String {
+fn forbidden_resource(user: &str, verb: &str, info: &RequestInfo<'_>) -> String {
     let scope = if info.namespace().is_empty() {
         "at the cluster scope".to_owned()
     } else {
@@ -396,7 +401,7 @@ fn forbidden_resource(user: &str, info: &RequestInfo<'_>) -> String {
     format!(
         "User {} cannot {} resource {} in API group {} {scope}",
         quote(user),
-        info.verb(),
+        verb,
         quote(&info.resource_path()),
         quote(info.api_group()),
     )
