@@ -72,6 +72,8 @@ pub fn run(flags: &UpFlags) -> Result<(), Failure> {
         let outcome = tokio::select! {
             outcome = live(&mut cluster, flags) => outcome,
             () = signals.shutdown.cancelled() => Ok(()),
+            // The terminal was closed.
+            () = signals.refresh.notified() => Ok(()),
         };
         cluster.stop().await;
         outcome

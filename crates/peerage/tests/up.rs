@@ -21,10 +21,15 @@ fn up_keeps_its_promises_and_leaves_nothing_behind() {
     demo_is_shown(temp.path());
     // The directory is used again: the same certificates, the same store. Servers find everything there.
     demo_is_shown(temp.path());
-    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGKILL] {
+    for signal in [
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGHUP,
+        Signal::SIGKILL,
+    ] {
         nothing_is_left_after(temp.path(), signal);
     }
-    a_server_that_dies_is_started_again(temp.path());
+    what_dies_is_started_again(temp.path());
     a_second_one_is_refused(temp.path());
 }
 
@@ -68,12 +73,15 @@ fn nothing_is_left_after(dir: &Path, signal: Signal) {
     assert_all_gone(&pids);
 }
 
-fn a_server_that_dies_is_started_again(dir: &Path) {
+fn what_dies_is_started_again(dir: &Path) {
     let (mut up, shown) = running(dir);
     let before = pids(&shown);
-    kill(Pid::from_raw(before[2]), Signal::SIGKILL).unwrap();
     let mut lines = BufReader::new(up.stdout.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().ends_with(" is back")));
+    // The newest server, then the store that all of them need.
+    for pid in [before[2], before[0]] {
+        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+        assert!(lines.any(|line| line.unwrap().ends_with(" is back")));
+    }
     kill(
         Pid::from_raw(i32::try_from(up.id()).unwrap()),
         Signal::SIGTERM,

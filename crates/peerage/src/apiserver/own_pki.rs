@@ -3,7 +3,7 @@
 //! They are those of `peerage pki init`, in `--cert-dir`; a kubeconfig for them is written to the data directory. What
 //! was made once is used again. A server that is given a serving pair or a client authority uses that one instead.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use super::ApiserverSettings;
@@ -15,10 +15,10 @@ use crate::pki::{AltName, PkiError};
 /// Pairs that end within so many days are renewed at the start.
 const RENEW_WITHIN_DAYS: i64 = 30;
 
-/// Makes what is missing and fills it in.
-pub(super) fn fill_in(settings: &mut ApiserverSettings) -> Result<(), PkiError> {
+/// Makes what is missing and fills it in. Returns the directory when clients are to use it too.
+pub(super) fn fill_in(settings: &mut ApiserverSettings) -> Result<Option<PkiDirectory>, PkiError> {
     if settings.serving.pair.is_some() {
-        return Ok(());
+        return Ok(None);
     }
     let pki = PkiDirectory::new(&settings.serving.cert_dir);
     let plan = Plan {
@@ -35,12 +35,11 @@ pub(super) fn fill_in(settings: &mut ApiserverSettings) -> Result<(), PkiError> 
     if !made.is_empty() {
         tracing::info!(directory = %pki.path().display(), "no --tls-cert-file: certificates were made");
     }
-    if settings.authentication.client_ca.is_none() {
-        settings.authentication.client_ca = Some(pki.certificate(CLUSTER_CA));
-        let kubeconfig = write_kubeconfig(settings, &pki)?;
-        tracing::info!(kubeconfig = %kubeconfig.display(), "use it with this kubeconfig");
+    if settings.authentication.client_ca.is_some() {
+        return Ok(None);
     }
-    Ok(())
+    settings.authentication.client_ca = Some(pki.certificate(CLUSTER_CA));
+    Ok(Some(pki))
 }
 
 /// The address it is reached at, the addresses of the Service `kubernetes`, and the host's name.
@@ -87,16 +86,20 @@ fn first_address((network, bits): &(IpAddr, u8)) -> Option<IpAddr> {
     }
 }
 
-fn write_kubeconfig(settings: &ApiserverSettings, pki: &PkiDirectory) -> Result<PathBuf, PkiError> {
-    let ip = settings.serving.bind.ip();
-    let host = match ip {
-        ip if ip.is_unspecified() => "127.0.0.1".to_owned(),
-        IpAddr::V4(ip) => ip.to_string(),
-        IpAddr::V6(ip) => format!("[{ip}]"),
+/// Writes how to reach the server at `bound` as `system:masters`.
+pub(super) fn write_kubeconfig(
+    settings: &ApiserverSettings,
+    pki: &PkiDirectory,
+    bound: SocketAddr,
+) -> Result<PathBuf, PkiError> {
+    let reached = match bound.ip() {
+        ip if !ip.is_unspecified() => bound,
+        IpAddr::V4(_) => (Ipv4Addr::LOCALHOST, bound.port()).into(),
+        IpAddr::V6(_) => (Ipv6Addr::LOCALHOST, bound.port()).into(),
     };
     let server = Server {
         name: settings.hostname.clone(),
-        url: format!("https://{host}:{}", settings.serving.bind.port()),
+        url: format!("https://{reached}"),
     };
     let path = settings.data_dir.join("kubeconfig");
     Kubeconfig::of_directory(pki, vec![server], ADMIN)?.write(&path, true)?;

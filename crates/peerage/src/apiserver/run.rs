@@ -45,10 +45,15 @@ pub(super) async fn run(settings: ApiserverSettings, signals: &Signals) -> Resul
 
 async fn start(mut settings: ApiserverSettings, signals: &Signals) -> Result<Running, Failure> {
     make_directory(&settings.data_dir)?;
-    own_pki::fill_in(&mut settings)?;
+    let own_pki = own_pki::fill_in(&mut settings)?;
     let store = open(&settings, signals).await?;
     let options = options(&settings, store)?;
-    Ok(peerage_apiserver::start(options, signals.shutdown.clone()).await?)
+    let running = peerage_apiserver::start(options, signals.shutdown.clone()).await?;
+    if let Some(pki) = own_pki {
+        let path = own_pki::write_kubeconfig(&settings, &pki, running.address())?;
+        tracing::info!("use it with: export KUBECONFIG={}", path.display());
+    }
+    Ok(running)
 }
 
 fn make_directory(path: &Path) -> Result<(), Failure> {
