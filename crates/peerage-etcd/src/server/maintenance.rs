@@ -36,7 +36,7 @@ pub(super) async fn status(shared: Shared, _: StatusRequest) -> Result<StatusRes
     })
 }
 
-/// There are no alarms: a full store says so on each write and recovers by itself.
+/// Differs: there are no alarms, which in etcd somebody has to take back. A full store says so on each write and recovers by itself.
 pub(super) async fn alarm(shared: Shared, _: AlarmRequest) -> Result<AlarmResponse, Status> {
     Ok(AlarmResponse {
         header: Some(shared.current().await?),

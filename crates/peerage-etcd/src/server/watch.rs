@@ -4,6 +4,8 @@
 //! When the client does not read, the task waits, the store's buffers of its watches fill, and the
 //! store cuts them off; the client is told by a cancelled watch whose reason says from where to
 //! go on.
+//!
+//! Differs: etcd never cancels a watch for being slow, and keeps its events for it as long as memory lasts.
 
 use std::collections::HashMap;
 
