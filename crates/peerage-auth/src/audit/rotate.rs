@@ -15,10 +15,13 @@ use jiff::tz::TimeZone;
 /// The time in the name of a file set aside.
 const STAMP: &str = "%Y-%m-%dT%H-%M-%S%.3f";
 
+/// Bytes of a file when nothing is said.
+const USUAL_BYTES: u64 = 100 << 20;
+
 /// When files are set aside and removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rotation {
-    /// Bytes of a file (`--audit-log-maxsize`, there in megabytes).
+    /// Bytes of a file (`--audit-log-maxsize`, there in megabytes); 0 for the 100 MB of kube-apiserver without that flag.
     pub max_bytes: u64,
     /// Days that files set aside are kept (`--audit-log-maxage`); 0 for as long as their number allows.
     pub max_age_days: u32,
@@ -30,9 +33,18 @@ impl Default for Rotation {
     /// 100 MB a file, none removed: kube-apiserver without flags.
     fn default() -> Self {
         Self {
-            max_bytes: 100 << 20,
+            max_bytes: USUAL_BYTES,
             max_age_days: 0,
             max_backups: 0,
+        }
+    }
+}
+
+impl Rotation {
+    fn limit(&self) -> u64 {
+        match self.max_bytes {
+            0 => USUAL_BYTES,
+            bytes => bytes,
         }
     }
 }
@@ -117,7 +129,7 @@ impl RotatingFile {
 
 impl Write for RotatingFile {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.size > 0 && self.size + line.len() as u64 > self.rotation.max_bytes.max(1) {
+        if self.size > 0 && self.size + line.len() as u64 > self.rotation.limit() {
             self.rotate()?;
         }
         self.file.write_all(line)?;
@@ -223,6 +235,22 @@ mod tests {
         again.write_all(b"line 0010\n").unwrap();
         again.flush().unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "line 0010\n");
+    }
+
+    #[test]
+    fn a_size_of_nought_is_the_usual_one_and_not_a_file_per_event() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        let rotation = Rotation {
+            max_bytes: 0,
+            ..Rotation::default()
+        };
+        let mut file = RotatingFile::open(path, rotation).unwrap();
+        for _ in 0..3 {
+            file.write_all(b"event\n").unwrap();
+        }
+        file.flush().unwrap();
+        assert_eq!(names(dir.path()), ["audit.log"]);
     }
 
     #[test]
