@@ -86,6 +86,20 @@ impl State {
         self.first + self.ring.len() as u64
     }
 
+    fn apply(&mut self, change: Change) {
+        let previous = match &change.object {
+            Some(object) => self.objects.insert(change.name, object.clone()),
+            None => self.objects.remove(&change.name),
+        };
+        if change.object.is_some() || previous.is_some() {
+            self.push(Event {
+                revision: change.revision,
+                object: change.object,
+                previous,
+            });
+        }
+    }
+
     fn push(&mut self, event: Event) {
         self.ring_bytes += event.bytes();
         self.last = event.revision;
@@ -100,6 +114,16 @@ impl State {
             self.floor = gone.revision;
         }
     }
+}
+
+/// One change of one object, as the store reports it.
+#[derive(Debug)]
+struct Change {
+    /// Its name within the kind.
+    name: Arc<str>,
+    revision: Revision,
+    /// The object after the change.
+    object: Option<Arc<CachedObject>>,
 }
 
 /// The objects of one kind and its recent events.
@@ -133,11 +157,6 @@ impl KindCache {
         self.read(|s| s.objects.get(name).cloned())
     }
 
-    /// Revision of the kind's last event.
-    pub(crate) fn last_revision(&self) -> Revision {
-        self.read(|s| s.last)
-    }
-
     /// All objects whose name begins with `prefix` (`""`, or `namespace/`), in the order of their keys.
     /// `revision` is the cache's; the snapshot says the kind's own when that is newer.
     pub(crate) fn snapshot(&self, prefix: &str, revision: Revision) -> Snapshot {
@@ -162,7 +181,8 @@ impl KindCache {
         })
     }
 
-    /// At most `max` events from the cursor on, which moves past them.
+    /// About `max` events from the cursor on, which moves past them: a revision's events come together, so that
+    /// whoever goes on after the last one's revision has seen them all.
     pub(crate) fn events(&self, cursor: &mut Cursor, max: usize) -> Result<Vec<Event>, Expired> {
         self.read(|s| {
             let Some(at) = cursor.0.checked_sub(s.first) else {
@@ -171,7 +191,12 @@ impl KindCache {
                     oldest: s.floor,
                 });
             };
-            let events: Vec<Event> = s.ring.iter().skip(at as usize).take(max).cloned().collect();
+            let mut left = s.ring.iter().skip(at as usize).peekable();
+            let mut events: Vec<Event> = left.by_ref().take(max).cloned().collect();
+            let last = events.last().map(|e| e.revision);
+            while let Some(more) = left.next_if(|e| Some(e.revision) == last) {
+                events.push(more.clone());
+            }
             cursor.0 += events.len() as u64;
             Ok(events)
         })
@@ -187,19 +212,12 @@ impl KindCache {
         self.next.subscribe()
     }
 
-    /// Applies one change that the store reported.
-    fn apply(&self, name: &Arc<str>, revision: Revision, object: Option<Arc<CachedObject>>) {
+    /// Applies what the store reported in one go: a revision that changed several objects of the kind is seen whole
+    /// or not at all.
+    fn apply(&self, changes: Vec<Change>) {
         let next = self.write(|s| {
-            let previous = match &object {
-                Some(object) => s.objects.insert(name.clone(), object.clone()),
-                None => s.objects.remove(name),
-            };
-            if object.is_some() || previous.is_some() {
-                s.push(Event {
-                    revision,
-                    object,
-                    previous,
-                });
+            for change in changes {
+                s.apply(change);
             }
             s.next()
         });
@@ -213,12 +231,8 @@ impl KindCache {
             s.ring.clear();
             s.ring_bytes = 0;
             s.floor = revision;
-            s.last = objects
-                .values()
-                .map(|o| o.revision)
-                .max()
-                .unwrap_or(0)
-                .min(revision);
+            // What was deleted before the list has left no trace: the kind may have changed up to now.
+            s.last = revision;
             s.objects = objects;
             s.next()
         });

@@ -34,6 +34,8 @@ pub(crate) struct Selection<'a> {
     options: &'a ListOptions,
     /// For each term of the field selector: where an object keeps the field.
     fields: Vec<Field>,
+    /// The one name in the path of a watch or list of a single object (`/watch/…/NAME`); empty for all.
+    name: &'a str,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -128,7 +130,7 @@ impl Call {
 
     /// Checks the field selector against what the kind can be selected by.
     pub(crate) fn selection<'a>(
-        &self,
+        &'a self,
         options: &'a ListOptions,
     ) -> Result<Selection<'a>, ApiError> {
         let own = &self.resource().rules.field_selectors;
@@ -147,7 +149,11 @@ impl Call {
             .iter()
             .map(find)
             .collect::<Result<_, _>>()?;
-        Ok(Selection { options, fields })
+        Ok(Selection {
+            options,
+            fields,
+            name: self.info.name(),
+        })
     }
 
     fn unknown_field(&self, field: &str) -> ApiError {
@@ -159,7 +165,7 @@ impl Call {
 impl Selection<'_> {
     /// Whether it selects everything.
     pub(crate) fn is_everything(&self) -> bool {
-        self.fields.is_empty() && self.options.labels.is_everything()
+        self.name.is_empty() && self.fields.is_empty() && self.options.labels.is_everything()
     }
 
     /// Whether it selects the object.
@@ -173,6 +179,7 @@ impl Selection<'_> {
             };
             (value == term.value) != term.negated
         });
-        fields && self.options.labels.matches(object)
+        let named = self.name.is_empty() || self.name == object.own_name();
+        named && fields && self.options.labels.matches(object)
     }
 }

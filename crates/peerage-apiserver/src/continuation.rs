@@ -2,11 +2,15 @@
 //! kube-apiserver (`meta.k8s.io/v1`), so that a list can go on at another server.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::alphabet::URL_SAFE;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use peerage_store::Revision;
 use serde::{Deserialize, Serialize};
 
 const VERSION: &str = "meta.k8s.io/v1";
+/// Go's raw URL encoding, which does not mind odd bits at the end.
+const ENCODING: GeneralPurpose =
+    GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 /// Longest token that is looked at; a real one holds a key.
 const MAX: usize = 4_096;
 
@@ -56,7 +60,7 @@ impl Continuation {
         if token.len() > MAX {
             return Err(ContinueError::Content("it is too long"));
         }
-        let bytes = URL_SAFE_NO_PAD
+        let bytes = ENCODING
             .decode(token.trim_end_matches('='))
             .map_err(|e| ContinueError::Unreadable(e.to_string()))?;
         let token: Token = serde_json::from_slice(&bytes)
@@ -94,7 +98,7 @@ impl Continuation {
             start: self.start.clone(),
         };
         // Strings and a number always serialize.
-        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
+        ENCODING.encode(serde_json::to_vec(&token).unwrap_or_default())
     }
 }
 
@@ -142,7 +146,7 @@ mod tests {
             rv: 1,
             start: "../secrets/x".to_owned(),
         };
-        let token = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&climbing).expect("it serializes"));
+        let token = ENCODING.encode(serde_json::to_vec(&climbing).expect("it serializes"));
         assert!(Continuation::parse(&token).is_err());
     }
 }

@@ -294,12 +294,13 @@ impl Frames {
             meta["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
         }
         let object = match call.accept.convert {
-            Some(Convert::Table(version)) => tables::bookmark(
-                call,
-                version,
-                &meta,
-                !self.columns_sent.swap(true, Ordering::Relaxed),
-            ),
+            Some(Convert::Table(version)) => {
+                let with_columns = !self.columns_sent.swap(true, Ordering::Relaxed);
+                match tables::bookmark(call, version, revision, &meta, with_columns) {
+                    Ok(table) => table,
+                    Err(error) => return self.error(&error, out),
+                }
+            }
             Some(Convert::PartialObjectMetadata(version)) => {
                 json!({ "kind": "PartialObjectMetadata", "apiVersion": version.api_version(), "metadata": meta })
             }

@@ -12,7 +12,6 @@ use peerage_core::RequestInfo;
 use peerage_objects::table::Column;
 
 use crate::cache::{Cache, KindCache};
-use crate::tables;
 
 /// One served resource.
 #[derive(Debug)]
@@ -108,7 +107,7 @@ impl Resources {
                     resource.plural.clone(),
                     Arc::new(Served {
                         api_version: resource.api_version(),
-                        columns: tables::columns(resource),
+                        columns: resource.table_columns(),
                         resource: resource.clone(),
                         place,
                     }),

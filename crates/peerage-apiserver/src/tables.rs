@@ -1,11 +1,8 @@
 //! Objects as rows of a Table, for people: the catalogue's columns, with cells as far as they are fields.
 
 use jiff::Timestamp;
-use peerage_catalogue::Resource;
 use peerage_core::media::MetaVersion;
-use peerage_objects::table::{
-    Cell, Column, ColumnDefinition, FieldPath, IncludeObject, ListMeta, Table,
-};
+use peerage_objects::table::{IncludeObject, ListMeta, Table};
 use peerage_store::Revision;
 use serde_json::{Value, json};
 
@@ -13,40 +10,6 @@ use crate::cache::CachedObject;
 use crate::call::Call;
 use crate::error::ApiError;
 use crate::render::{self, Page};
-
-/// The columns of a resource.
-pub(crate) fn columns(resource: &Resource) -> Vec<Column> {
-    let column = |column: &peerage_catalogue::Column| Column {
-        definition: ColumnDefinition {
-            name: column.name.to_string(),
-            kind: column.kind.to_string(),
-            format: column.format.to_string(),
-            priority: column.priority,
-        },
-        cell: cell(resource, &column.name),
-    };
-    resource.columns.iter().map(column).collect()
-}
-
-/// How the cells of a column are made; `<unknown>` for those that no field holds.
-fn cell(resource: &Resource, column: &str) -> Cell {
-    if let Some((_, path)) = resource
-        .rules
-        .cells
-        .iter()
-        .find(|(name, _)| &**name == column)
-    {
-        return Cell::Field(
-            FieldPath::of_fields(path.as_str().split('.')),
-            json!("<none>"),
-        );
-    }
-    match column {
-        "Name" => Cell::Name,
-        "Age" | "Created At" => Cell::creation_age(),
-        _ => Cell::Computed(|_, _| json!("<unknown>")),
-    }
-}
 
 /// A Table of one object.
 pub(crate) fn of_object(
@@ -96,24 +59,26 @@ pub(crate) fn of_frame(
     Ok(shown)
 }
 
-/// A Table without rows that carries a bookmark.
+/// A Table that carries a bookmark: its one row is an object with nothing but metadata.
 pub(crate) fn bookmark(
     call: &Call,
     version: MetaVersion,
+    revision: Revision,
     meta: &Value,
     with_columns: bool,
-) -> Value {
-    let columns = call
-        .served
-        .columns
-        .iter()
-        .map(|c| json!(c.definition))
-        .collect();
-    json!({
-        "kind": "Table", "apiVersion": version.api_version(), "metadata": meta,
-        "columnDefinitions": if with_columns { Value::Array(columns) } else { Value::Null },
-        "rows": [],
-    })
+) -> Result<Value, ApiError> {
+    let list = ListMeta {
+        resource_version: revision.to_string(),
+        ..ListMeta::default()
+    };
+    let object = json!({
+        "kind": &*call.resource().kind, "apiVersion": call.resource().api_version(), "metadata": meta,
+    });
+    let mut shown = shown(version, &table(call, list, &[object])?)?;
+    if !with_columns {
+        shown["columnDefinitions"] = Value::Null;
+    }
+    Ok(shown)
 }
 
 fn table(call: &Call, meta: ListMeta, values: &[Value]) -> Result<Table, ApiError> {

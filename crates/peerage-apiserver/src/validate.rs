@@ -1,7 +1,7 @@
 //! What has to hold of an object before it is stored: names and metadata, what its schema demands, the rules of
 //! its kind, and what an update may not change.
 
-use peerage_objects::field::FieldError;
+use peerage_objects::field::{self, FieldError};
 use peerage_objects::meta::{self, NameLimits};
 use peerage_objects::schema::{self, Checks};
 use serde_json::Value;
@@ -18,11 +18,12 @@ pub(crate) fn create(call: &Call, object: &Value) -> Result<(), ApiError> {
         resource.namespaced,
         NameLimits {
             rule: resource.rules.names,
-            longest: None,
+            longest: resource.rules.longest_name,
         },
     );
-    errors.extend(content(call, object));
     errors.extend(call.api().catalogue.validate(resource, object, None));
+    // What the kind's own rules have said in their words the schema does not say again.
+    field::add_new(&mut errors, content(call, object));
     refuse(call, object, errors)
 }
 
@@ -38,12 +39,12 @@ pub(crate) fn update(
         return Ok(());
     }
     let mut errors = meta::validate_update(new, old);
-    errors.extend(content(call, new));
     errors.extend(
         call.api()
             .catalogue
             .validate(call.resource(), new, Some(old)),
     );
+    field::add_new(&mut errors, content(call, new));
     refuse(call, new, errors)
 }
 

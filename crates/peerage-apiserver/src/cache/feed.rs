@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{CachedObject, KindCache};
+use super::{CachedObject, Change, KindCache};
 
 /// Reads that may wait for the store's current revision at once; more are refused.
 const FRESH_QUEUE: usize = 4_096;
@@ -166,12 +166,14 @@ impl Cache {
         let _ = revision.wait_for(|at| *at > 0).await;
     }
 
-    fn locate(&self, key: &str) -> Option<(&Kind, Arc<str>)> {
+    /// The kind that a key belongs to, with its prefix, and the object's name within it.
+    fn locate(&self, key: &str) -> Option<(&str, &Kind, Arc<str>)> {
         let (prefix, kind) = self
             .kinds
             .range::<str, _>((Bound::Unbounded, Bound::Included(key)))
             .next_back()?;
         Some((
+            prefix,
             kind,
             key.strip_prefix(&**prefix)
                 .filter(|name| !name.is_empty())?
@@ -249,12 +251,7 @@ impl Feed {
 
     fn load(&self, kv: &KeyValue) -> Option<(&str, Arc<str>, Arc<CachedObject>)> {
         let key = std::str::from_utf8(&kv.key).ok()?;
-        let (prefix, _) = self
-            .cache
-            .kinds
-            .range::<str, _>((Bound::Unbounded, Bound::Included(key)))
-            .next_back()?;
-        let (kind, name) = self.cache.locate(key)?;
+        let (prefix, kind, name) = self.cache.locate(key)?;
         let object = CachedObject::load(name.clone(), kv, kind.resource.as_deref());
         Some((prefix, name, Arc::new(object)))
     }
@@ -267,9 +264,7 @@ impl Feed {
             .store(Some(Arc::new(watch.progress_requester())));
         while let Some(batch) = watch.next().await {
             let batch = batch?;
-            for event in &batch.events {
-                self.apply(event);
-            }
+            self.apply(&batch.events);
             *at = (*at).max(batch.revision);
             self.cache
                 .revision
@@ -278,20 +273,30 @@ impl Feed {
         Ok(())
     }
 
-    fn apply(&self, event: &StoreEvent) {
-        let Ok(key) = std::str::from_utf8(&event.kv.key) else {
-            return;
-        };
-        let Some((kind, name)) = self.cache.locate(key) else {
-            return;
-        };
-        let object = (event.kind == EventKind::Put).then(|| {
-            Arc::new(CachedObject::load(
-                name.clone(),
-                &event.kv,
-                kind.resource.as_deref(),
-            ))
-        });
-        kind.cache.apply(&name, event.kv.mod_revision, object);
+    /// Applies the events of a batch, those of each kind together.
+    fn apply(&self, events: &[StoreEvent]) {
+        let mut kinds: BTreeMap<&str, Vec<Change>> = BTreeMap::new();
+        for event in events {
+            let Some((prefix, kind, name)) = std::str::from_utf8(&event.kv.key)
+                .ok()
+                .and_then(|key| self.cache.locate(key))
+            else {
+                continue;
+            };
+            let put = event.kind == EventKind::Put;
+            let object = put.then(|| {
+                CachedObject::load(name.clone(), &event.kv, kind.resource.as_deref()).into()
+            });
+            kinds.entry(prefix).or_default().push(Change {
+                name,
+                revision: event.kv.mod_revision,
+                object,
+            });
+        }
+        for (prefix, changes) in kinds {
+            if let Some(kind) = self.cache.kind(prefix) {
+                kind.apply(changes);
+            }
+        }
     }
 }

@@ -59,6 +59,11 @@ pub(super) async fn one(
         ..WriteOptions::default()
     };
     let mut current = write::current(call, place, name).await?;
+    if options.dry_run {
+        // Nothing will compare the cache's state with the store's.
+        let newer = write::reload(call, place, &current).await?;
+        current = newer.unwrap_or(current);
+    }
     for _ in 0..TRIES {
         let object = from_stored(call, &current)?;
         if let Err(error) = check(call, options, &object, &current) {
@@ -144,7 +149,7 @@ impl Plan {
         let spec = object["spec"]["finalizers"].as_array();
         let waits = &*call.resource().kind == "Namespace" && spec.is_some_and(|f| !f.is_empty());
         let now = finalizers.is_empty() && grace == 0 && !waits;
-        let marked = terminating && held == Some(grace) && finalizers == present;
+        let marked = terminating && held.unwrap_or(0) == grace && finalizers == present;
         Self {
             now,
             unchanged: marked || now && graceful.is_none(),
@@ -168,6 +173,8 @@ fn marked(object: &Value, plan: &Plan) -> Value {
         fields.insert("finalizers".to_owned(), json!(plan.finalizers));
     }
     if object["kind"] == "Namespace" {
+        // A namespace waits for what is in it, not for a time.
+        meta::meta_mut(&mut object).remove("deletionGracePeriodSeconds");
         object["status"]["phase"] = json!("Terminating");
     }
     object

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use peerage_store::{KeyRange, RangeRequest, Revision};
+use peerage_store::{KeyRange, KeyValue, RangeRequest, Revision};
 
 use crate::cache::{CacheError, CachedObject};
 use crate::call::{Call, Selection};
@@ -10,6 +10,7 @@ use crate::continuation::Continuation;
 use crate::error::ApiError;
 use crate::list_options::{ListOptions, Match};
 use crate::render::{self, Page};
+use crate::resources::Place;
 
 /// Objects that are read from the store at once while a page of an older revision is filled.
 const CHUNK: usize = 1_000;
@@ -34,12 +35,7 @@ pub(crate) async fn page(call: &Call, options: &ListOptions) -> Result<Page, Api
     if options.version_match == Some(Match::Exact)
         && let Some(revision) = version
     {
-        call.api()
-            .cache
-            .reach(revision, crate::cache::REACH)
-            .await
-            .map_err(|e| too_large(&e, revision))?;
-        return stored_page(call, options, &matcher, String::new(), revision).await;
+        return stored_page(call, &matcher, "", revision, options.limit).await;
     }
     match version {
         None => call.fresh().await?,
@@ -74,10 +70,8 @@ async fn next_page(
     }
     let from = Continuation::parse(token)
         .map_err(|e| ApiError::bad_request(format!("invalid continue token: {e}")))?;
-    // The list with its limit ignored, as at version 0.
-    let unlimited = ListOptionsLimit {
-        limit: if version == Some(0) { 0 } else { options.limit },
-    };
+    // At version 0 the limit is ignored here too.
+    let limit = if version == Some(0) { 0 } else { options.limit };
     if from.revision < 0 {
         call.fresh().await?;
         let snapshot = call
@@ -85,39 +79,46 @@ async fn next_page(
             .cache
             .snapshot(&call.prefix(), call.api().cache.revision());
         let rest = after(snapshot.objects, &call.prefix(), &from.start);
-        return Ok(cut(rest, matcher, unlimited.limit, snapshot.revision));
+        return Ok(cut(rest, matcher, limit, snapshot.revision));
     }
-    stored_page_limited(call, matcher, from.start, from.revision, unlimited.limit).await
-}
-
-struct ListOptionsLimit {
-    limit: usize,
-}
-
-async fn stored_page(
-    call: &Call,
-    options: &ListOptions,
-    matcher: &Selection<'_>,
-    start: String,
-    revision: Revision,
-) -> Result<Page, ApiError> {
-    stored_page_limited(call, matcher, start, revision, options.limit).await
+    stored_page(call, matcher, &from.start, from.revision, limit).await
 }
 
 /// A page as of `revision`: from the cache when the kind has not changed since, else from the store.
-async fn stored_page_limited(
+async fn stored_page(
     call: &Call,
     matcher: &Selection<'_>,
-    start: String,
+    start: &str,
     revision: Revision,
     limit: usize,
 ) -> Result<Page, ApiError> {
+    // Another server may have given out a revision that has not come here yet.
+    call.api()
+        .cache
+        .reach(revision, crate::cache::REACH)
+        .await
+        .map_err(|e| too_large(&e, revision))?;
     let place = call.place()?;
-    let snapshot = place.cache.snapshot(&call.prefix(), revision);
-    if place.cache.last_revision() <= revision && call.api().cache.revision() >= revision {
-        let rest = after(snapshot.objects, &call.prefix(), &start);
+    let snapshot = place.cache.snapshot(&call.prefix(), 0);
+    // The snapshot's own revision is that of the kind's last change: it holds what was there at `revision`.
+    if snapshot.revision <= revision {
+        let rest = after(snapshot.objects, &call.prefix(), start);
         return Ok(cut(rest, matcher, limit, revision));
     }
+    let (objects, left) = stored_objects(call, matcher, start, revision, limit).await?;
+    Ok(limited(objects, limit, revision, left))
+}
+
+/// What the store held at `revision` from `start` on, up to one more than `limit`; and how many those are in all,
+/// when everything is selected.
+async fn stored_objects(
+    call: &Call,
+    matcher: &Selection<'_>,
+    start: &str,
+    revision: Revision,
+    limit: usize,
+) -> Result<(Vec<Arc<CachedObject>>, Option<usize>), ApiError> {
+    let place = call.place()?;
     let base = format!("{}{}", place.prefix, call.prefix());
     let end = KeyRange::prefix(base.clone())
         .end()
@@ -125,6 +126,7 @@ async fn stored_page_limited(
         .unwrap_or_default();
     let mut from = format!("{base}{start}");
     let mut objects = Vec::new();
+    let mut all = None;
     let mut more = true;
     while more && (limit == 0 || objects.len() <= limit) {
         let request = RangeRequest::new(KeyRange::between(from.clone(), end.clone()))
@@ -136,22 +138,25 @@ async fn stored_page_limited(
             .range(request)
             .await
             .map_err(|e| call.store_error(&e))?;
-        for kv in &chunk.kvs {
-            let Ok(key) = std::str::from_utf8(&kv.key) else {
-                continue;
-            };
-            let name: Arc<str> = key[place.prefix.len()..].into();
-            let object = Arc::new(CachedObject::load(name, kv, Some(&place.stored)));
-            if matcher.matches(&object) {
-                objects.push(object);
-            }
-        }
+        all = all.or(usize::try_from(chunk.count).ok());
+        objects.extend(loaded(place, &chunk.kvs).filter(|o| matcher.matches(o)));
         more = chunk.more;
         if let Some(last) = chunk.kvs.last() {
             from = format!("{}\0", String::from_utf8_lossy(&last.key));
         }
     }
-    Ok(limited(objects, limit, revision, None))
+    Ok((objects, all.filter(|_| matcher.is_everything())))
+}
+
+fn loaded<'a>(
+    place: &'a Place,
+    kvs: &'a [KeyValue],
+) -> impl Iterator<Item = Arc<CachedObject>> + 'a {
+    kvs.iter().filter_map(|kv| {
+        let name = std::str::from_utf8(kv.key.get(place.prefix.len()..)?).ok()?;
+        let object = CachedObject::load(name.into(), kv, Some(&place.stored));
+        Some(Arc::new(object))
+    })
 }
 
 /// The objects that match, up to `limit`, and how the list goes on.

@@ -8,7 +8,7 @@ use peerage_http::{Body, Response};
 use peerage_objects::json::Node;
 use peerage_objects::meta;
 use peerage_objects::patch::{Patch, PatchError};
-use peerage_objects::schema::TypeId;
+use peerage_objects::schema::{self, TypeId};
 use serde_json::Value;
 
 use super::update::Preconditions;
@@ -32,9 +32,10 @@ pub(crate) async fn patch(
     let name = call.info.name();
     let committed = write::modify(call, &options, name, change, |old, current| {
         let patched = apply(call, &patch, old).map_err(|e| e.status())?;
-        let new = typed(call, &patched, old, options.field_validation)?;
+        let new = typed(call, &patch, &patched, old, options.field_validation)?;
         meta::check_name(&new, name).map_err(|e| e.status())?;
-        Preconditions::of(&new)?.check(call, old, current)?;
+        // Another uid is no precondition here but a field that cannot be changed.
+        Preconditions::of(&new)?.check_version(call, current)?;
         Ok(new)
     })
     .await?;
@@ -70,19 +71,38 @@ fn apply(call: &Call, patch: &Patch, old: &Value) -> Result<Value, PatchError> {
     Ok(object)
 }
 
-/// What the patch made is read like any body.
+/// What the patch made of the object, read like any body; what is wrong with it is the patch's fault.
 fn typed(
     call: &Call,
+    patch: &Patch,
     patched: &Value,
     old: &Value,
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
     let wanted = body::Wanted::of(call.resource());
-    body::typed(
-        call,
-        wanted,
-        &Node::from_value(patched),
-        Some(old),
-        validation,
-    )
+    // A strategic merge patch is applied to the type itself, which has no fields for another kind.
+    if !matches!(patch, Patch::Strategic(_)) {
+        same_type(patch, patched, old)?;
+    }
+    let mut decoded = body::decode(call, wanted, &Node::from_value(patched), Some(old))
+        .map_err(|e| patch.undecodable(patched, &e))?;
+    let mut faults = patch.strict().to_vec();
+    faults.append(&mut decoded.strict);
+    if validation == FieldValidation::Strict && !faults.is_empty() {
+        let reason = schema::strict_error(&faults);
+        return Err(patch.refused(patched, &reason).into());
+    }
+    body::warn(call, validation, &faults);
+    Ok(body::named(wanted, decoded.value))
+}
+
+/// A patch changes an object, not what it is.
+fn same_type(patch: &Patch, patched: &Value, old: &Value) -> Result<(), ApiError> {
+    for field in ["apiVersion", "kind"] {
+        if patched[field] != old[field] {
+            let reason = format!("{field} cannot be changed from {}", old[field]);
+            return Err(patch.refused(patched, &reason).into());
+        }
+    }
+    Ok(())
 }

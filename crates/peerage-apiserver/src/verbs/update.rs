@@ -88,16 +88,27 @@ impl Preconditions {
         })
     }
 
+    /// That the object has not been changed since.
+    pub(super) fn check_version(
+        &self,
+        call: &Call,
+        current: &CachedObject,
+    ) -> Result<(), ApiError> {
+        if self.version.is_some_and(|v| v != current.revision) {
+            let name = current.own_name();
+            return Err(Status::modified(call.group_resource(), name).into());
+        }
+        Ok(())
+    }
+
     pub(super) fn check(
         &self,
         call: &Call,
         old: &Value,
         current: &CachedObject,
     ) -> Result<(), ApiError> {
+        self.check_version(call, current)?;
         let name = current.own_name();
-        if self.version.is_some_and(|v| v != current.revision) {
-            return Err(Status::modified(call.group_resource(), name).into());
-        }
         let actual = old["metadata"]["uid"].as_str().unwrap_or_default();
         match &self.uid {
             Some(uid) if uid != actual => {

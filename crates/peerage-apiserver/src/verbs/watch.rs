@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream;
 use peerage_store::Revision;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
 use crate::cache::{CachedObject, Cursor, Event, Expired};
 use crate::call::Call;
@@ -18,7 +18,7 @@ use crate::list_options::ListOptions;
 use crate::render::{FrameKind, Frames};
 use crate::resources::Place;
 
-/// Events that are rendered before the stream lets others run.
+/// Events or objects that are rendered before the stream lets others run.
 const BATCH: usize = 256;
 /// How often a watch that allows bookmarks gets one. Kubernetes: about once a minute.
 const BOOKMARK: Duration = Duration::from_secs(60);
@@ -115,6 +115,10 @@ struct Watcher {
     frames: Frames,
     begin: Option<Begin>,
     cursor: Option<Cursor>,
+    /// Objects of the beginning that have not been sent yet, the last one first.
+    initial: Vec<Arc<CachedObject>>,
+    /// Whether the end of the beginning is to be said.
+    say_end: bool,
     changes: tokio::sync::watch::Receiver<u64>,
     /// Everything up to here has been sent, or did not match.
     revision: Revision,
@@ -141,6 +145,8 @@ impl Watcher {
             frames,
             begin: Some(begin),
             cursor: None,
+            initial: Vec::new(),
+            say_end: false,
             changes,
             revision: 0,
             end,
@@ -151,13 +157,28 @@ impl Watcher {
     /// The next bytes; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(begin) = self.begin.take()
-            && let Some(bytes) = self.start(begin).await?
+            && let Err(expired) = self.start(begin).await?
         {
-            return Some(bytes);
+            return Some(self.give_up(expired));
+        }
+        while !self.initial.is_empty() || self.say_end {
+            let bytes = self.send_initial()?;
+            if !bytes.is_empty() {
+                return Some(bytes);
+            }
+            tokio::task::yield_now().await;
         }
         loop {
+            let now = Instant::now();
+            if now >= self.end {
+                return None;
+            }
+            if self.options.bookmarks && now >= self.bookmark && self.revision > 0 {
+                return Some(self.send_bookmark());
+            }
             let mut cursor = self.cursor?;
             self.changes.borrow_and_update();
+            // Read before the events: everything up to it is among them.
             let revision = self.call.api().cache.revision();
             let events = match self.place.cache.events(&mut cursor, BATCH) {
                 Ok(events) => events,
@@ -172,8 +193,7 @@ impl Watcher {
             if events.is_empty() {
                 self.revision = self.revision.max(revision);
                 match self.wait().await {
-                    Wake::Changed => continue,
-                    Wake::Bookmark => return Some(self.send_bookmark(false)),
+                    Wake::Changed | Wake::Bookmark => continue,
                     Wake::End => return None,
                 }
             }
@@ -185,51 +205,60 @@ impl Watcher {
             if !out.is_empty() {
                 return Some(out.into());
             }
+            tokio::task::yield_now().await;
         }
     }
 
-    /// The first bytes, if there are any; `None` when the watch is over before it began.
-    async fn start(&mut self, begin: Begin) -> Option<Option<Bytes>> {
-        match begin {
-            Begin::After(cursor) => self.cursor = Some(cursor),
-            Begin::Expired(expired) => return Some(Some(self.give_up(expired))),
+    /// Finds the place to go on from; `None` when the watch is over before it began.
+    async fn start(&mut self, begin: Begin) -> Option<Result<(), Expired>> {
+        let found = match begin {
+            Begin::After(cursor) => Ok(cursor),
+            Begin::Expired(expired) => Err(expired),
             Begin::Future(revision) => {
                 let mut revisions = self.call.api().cache.revisions();
-                let reached = revisions.wait_for(|at| *at >= revision);
-                timeout_at(self.end, reached).await.ok()?.ok()?;
-                match self.place.cache.watch_from(revision) {
-                    Ok(cursor) => self.cursor = Some(cursor),
-                    Err(expired) => return Some(Some(self.give_up(expired))),
+                tokio::select! {
+                    reached = revisions.wait_for(|at| *at >= revision) => drop(reached.ok()?),
+                    () = sleep_until(self.end) => return None,
+                    () = self.call.api().stopping.cancelled() => return None,
                 }
+                self.place.cache.watch_from(revision)
             }
             Begin::Initial {
-                objects,
+                mut objects,
                 revision,
                 cursor,
                 say_end,
             } => {
-                self.cursor = Some(cursor);
+                objects.reverse();
+                self.initial = objects;
+                self.say_end = say_end;
                 self.revision = revision;
-                let mut out = Vec::new();
-                let Ok(matcher) = self.call.selection(&self.options) else {
-                    return None;
-                };
-                for object in objects.iter().filter(|o| matcher.matches(o)) {
-                    self.frames.object(
-                        &self.call,
-                        FrameKind::Added,
-                        object,
-                        object.revision,
-                        &mut out,
-                    );
-                }
-                if say_end {
-                    self.frames.bookmark(&self.call, revision, true, &mut out);
-                }
-                return Some((!out.is_empty()).then(|| out.into()));
+                Ok(cursor)
             }
+        };
+        Some(found.map(|cursor| self.cursor = Some(cursor)))
+    }
+
+    /// The next part of what the watch begins with; empty when none of it is selected.
+    fn send_initial(&mut self) -> Option<Bytes> {
+        let mut out = Vec::new();
+        let rest = self.initial.len().saturating_sub(BATCH);
+        let matcher = self.call.selection(&self.options).ok()?;
+        for object in self
+            .initial
+            .drain(rest..)
+            .rev()
+            .filter(|o| matcher.matches(o))
+        {
+            let revision = object.revision;
+            self.frames
+                .object(&self.call, FrameKind::Added, &object, revision, &mut out);
         }
-        Some(None)
+        if self.initial.is_empty() && std::mem::take(&mut self.say_end) {
+            self.frames
+                .bookmark(&self.call, self.revision, true, &mut out);
+        }
+        Some(out.into())
     }
 
     fn write(&self, event: &Event, out: &mut Vec<u8>) {
@@ -271,11 +300,11 @@ impl Watcher {
         }
     }
 
-    fn send_bookmark(&mut self, initial_end: bool) -> Bytes {
+    fn send_bookmark(&mut self) -> Bytes {
         self.bookmark = Instant::now() + BOOKMARK;
         let mut out = Vec::new();
         self.frames
-            .bookmark(&self.call, self.revision, initial_end, &mut out);
+            .bookmark(&self.call, self.revision, false, &mut out);
         out.into()
     }
 

@@ -9,7 +9,7 @@ use peerage_core::media::{BodyType, body_type};
 use peerage_http::Body;
 use peerage_objects::body as texts;
 use peerage_objects::json::{self, Node};
-use peerage_objects::schema::{self, TypeId};
+use peerage_objects::schema::{self, DecodeError, Decoded, TypeId};
 use serde_json::{Value, json};
 
 use super::options::FieldValidation;
@@ -104,14 +104,13 @@ pub(crate) fn object(
 }
 
 /// Reads a value by the schema of its kind.
-pub(crate) fn typed(
+fn typed(
     call: &Call,
     wanted: Wanted<'_>,
     node: &Node<'_>,
     stored: Option<&Value>,
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
-    let types = call.api().catalogue.types();
     let refused = |e: &dyn std::fmt::Display| {
         ApiError::bad_request(texts::cannot_be_handled(
             wanted.kind,
@@ -120,32 +119,49 @@ pub(crate) fn typed(
             e,
         ))
     };
-    let decoded = match (wanted.type_id, stored) {
-        (None, _) => schema::Decoded {
-            value: node.to_value(),
-            strict: node.duplicate_fields(100),
-        },
-        (Some(ty), None) => schema::decode(types, ty, node).map_err(|e| refused(&e))?,
-        (Some(ty), Some(stored)) => {
-            schema::decode_over(types, ty, node, stored).map_err(|e| refused(&e))?
-        }
-    };
+    let decoded = decode(call, wanted, node, stored).map_err(|e| refused(&e))?;
     if validation == FieldValidation::Strict && !decoded.strict.is_empty() {
         return Err(refused(&schema::strict_error(&decoded.strict)));
     }
-    if validation == FieldValidation::Warn {
-        decoded
-            .strict
-            .into_iter()
-            .for_each(|fault| call.warnings.add(fault));
+    warn(call, validation, &decoded.strict);
+    Ok(named(wanted, decoded.value))
+}
+
+/// What the schema makes of a value, over the one that is `stored`.
+pub(crate) fn decode(
+    call: &Call,
+    wanted: Wanted<'_>,
+    node: &Node<'_>,
+    stored: Option<&Value>,
+) -> Result<Decoded, DecodeError> {
+    let types = call.api().catalogue.types();
+    match (wanted.type_id, stored) {
+        (None, _) => Ok(Decoded {
+            value: node.to_value(),
+            strict: node.duplicate_fields(100),
+        }),
+        (Some(ty), None) => schema::decode(types, ty, node),
+        (Some(ty), Some(stored)) => schema::decode_over(types, ty, node, stored),
     }
-    let mut object = decoded.value;
+}
+
+/// Warns of fields that were dropped, each once.
+pub(crate) fn warn(call: &Call, validation: FieldValidation, faults: &[String]) {
+    if validation == FieldValidation::Warn {
+        faults
+            .iter()
+            .for_each(|fault| call.warnings.add(fault.clone()));
+    }
+}
+
+/// The object with its type fields.
+pub(crate) fn named(wanted: Wanted<'_>, mut object: Value) -> Value {
     if !object.is_object() {
         object = json!({});
     }
     object["apiVersion"] = json!(wanted.api_version());
     object["kind"] = json!(wanted.kind);
-    Ok(object)
+    object
 }
 
 /// A body may leave its type out, not name another.

@@ -77,6 +77,10 @@ pub(crate) async fn create(
 
 /// Changes an object: `change` is given the current one in the request's version and returns what it is to be.
 /// It is called again when somebody else was faster.
+///
+/// The current object comes from the cache, which may lag behind the store. So nothing but the compare-and-update
+/// itself is decided by it: a refusal, a write that changes nothing and a dry run are decided again by what the store
+/// has when that is newer.
 pub(crate) async fn modify(
     call: &Call,
     options: &WriteOptions,
@@ -88,32 +92,54 @@ pub(crate) async fn modify(
     let mut current = current(call, place, own_name).await?;
     for _ in 0..TRIES {
         let old = from_stored(call, &current)?;
-        let outcome = change(&old, &current).map(|new| (old, new));
-        let (old, mut new) = match outcome {
-            Ok(both) => both,
-            // What was refused because of a stale cache is looked at again in the store.
-            Err(error) => match reload(call, place, &current).await? {
-                Some(newer) => {
-                    current = newer;
-                    continue;
-                }
-                None => return Err(error),
-            },
+        let planned = match change(&old, &current) {
+            Ok(new) => plan(call, new, &old, part).await,
+            Err(error) => Err(error),
         };
-        let catalogue = &call.api().catalogue;
-        before_update(catalogue, call.resource(), &mut new, &old, part).map_err(|e| e.status())?;
-        admission::mutate(call, &mut new, Some(&old)).await?;
-        catalogue.apply_defaults(call.resource(), &mut new);
-        validate::update(call, &new, &old, part)?;
-        admission::validate(call, &new, Some(&old)).await?;
-        let gone = finished_terminating(&new);
-        let bytes = encode(call, new)?;
+        let unwritten = match &planned {
+            Ok(planned) => options.dry_run || planned.changes_nothing(&current)?,
+            Err(_) => true,
+        };
+        if unwritten && let Some(newer) = reload(call, place, &current).await? {
+            current = newer;
+            continue;
+        }
+        let Planned { bytes, gone } = planned?;
         match store(call, options, place, &current, bytes, gone).await? {
             Stored::Done(committed) => return Ok(committed),
             Stored::Changed(newer) => current = newer,
         }
     }
     Err(Status::server_timeout(call.group_resource(), call.info.verb(), 1).into())
+}
+
+/// What a change comes to.
+struct Planned {
+    /// The object as it is to be stored.
+    bytes: Bytes,
+    /// Whether it goes with this write.
+    gone: bool,
+}
+
+impl Planned {
+    fn changes_nothing(&self, current: &CachedObject) -> Result<bool, ApiError> {
+        Ok(!self.gone && self.bytes == *json(current)?)
+    }
+}
+
+/// The stages between the decoded object and the store.
+async fn plan(call: &Call, mut new: Value, old: &Value, part: Change) -> Result<Planned, ApiError> {
+    let catalogue = &call.api().catalogue;
+    before_update(catalogue, call.resource(), &mut new, old, part).map_err(|e| e.status())?;
+    admission::mutate(call, &mut new, Some(old)).await?;
+    catalogue.apply_defaults(call.resource(), &mut new);
+    validate::update(call, &new, old, part)?;
+    admission::validate(call, &new, Some(old)).await?;
+    let gone = finished_terminating(&new);
+    Ok(Planned {
+        bytes: encode(call, new)?,
+        gone,
+    })
 }
 
 /// Removes an object now, unless it has become another than `expected`, which is then the inner error. Watchers

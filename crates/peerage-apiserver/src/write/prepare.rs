@@ -13,7 +13,7 @@ pub(crate) enum Change {
     Main,
     /// Its `status` subresource: everything else stays.
     Status,
-    /// Another part, whose handler has put the rest back.
+    /// `finalize`, which alone changes the finalizers of a namespace's spec.
     Part,
     /// The marks of its deletion, which the server sets.
     Mark,
@@ -55,6 +55,10 @@ pub(crate) fn before_update(
     meta::prepare_update(object, current, resource.namespaced.then_some(namespace))?;
     match change {
         Change::Status => catalogue.prepare_status_update(resource, object, current),
+        Change::Part => {
+            object["status"] = current["status"].clone();
+            catalogue.apply_defaults(resource, object);
+        }
         _ => catalogue.prepare_update(resource, object, current),
     }
     Ok(())
