@@ -259,3 +259,19 @@ fn a_taint_keeps_its_time_and_a_new_one_gets_it() {
     assert_eq!(new["spec"], old["spec"]);
     assert_eq!(new["metadata"]["generation"], 1);
 }
+
+#[test]
+fn an_update_that_has_not_been_defaulted_counts_the_same() {
+    let catalogue = catalogue();
+    let r = resource(&catalogue, "apps", "deployments");
+    let mut old = deployment();
+    catalogue.prepare_create(r, &mut old, NOW);
+    catalogue.apply_defaults(r, &mut old);
+    let old: Value = serde_json::from_str(&old.to_string()).unwrap();
+    let mut new = deployment();
+    new["metadata"]["labels"] = json!({"x": "y"});
+    new["metadata"]["generation"] = json!(1);
+    catalogue.prepare_update(r, &mut new, &old);
+    assert_eq!(new["spec"], old["spec"]);
+    assert_eq!(new["metadata"]["generation"], 1);
+}

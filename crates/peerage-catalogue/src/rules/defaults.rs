@@ -30,7 +30,9 @@ impl Catalogue {
 
     /// Fills in the defaults of a value of any type, such as the body of a subresource.
     pub fn apply_type_defaults(&self, id: TypeId, value: &mut Value) {
-        Defaulter { base: &self.base }.value(id, value, 0);
+        let defaulter = Defaulter { base: &self.base };
+        defaulter.schema_defaults(id, value, 0);
+        defaulter.value(id, value, 0);
     }
 }
 
@@ -39,6 +41,34 @@ struct Defaulter<'a> {
 }
 
 impl Defaulter<'_> {
+    /// OpenAPI's defaults alone, at all depths: a type's rules may look at what its fields hold by default.
+    fn schema_defaults(&self, id: TypeId, value: &mut Value, depth: usize) {
+        if depth > MAX_DEPTH {
+            return;
+        }
+        match (&self.base.types.types.get(id).kind, value) {
+            (SchemaKind::Struct(schema), Value::Object(fields)) => {
+                put_schema_defaults(schema, fields);
+                for (name, property) in &schema.properties {
+                    if let Some(value) = fields.get_mut(&**name)
+                        && !KEPT.contains(&&**name)
+                    {
+                        self.schema_defaults(property.ty, value, depth + 1);
+                    }
+                }
+            }
+            (SchemaKind::Array { items, .. }, Value::Array(list)) => {
+                list.iter_mut()
+                    .for_each(|v| self.schema_defaults(*items, v, depth + 1));
+            }
+            (SchemaKind::Map { values }, Value::Object(map)) => {
+                map.values_mut()
+                    .for_each(|v| self.schema_defaults(*values, v, depth + 1));
+            }
+            _ => {}
+        }
+    }
+
     fn value(&self, id: TypeId, value: &mut Value, depth: usize) {
         if depth > MAX_DEPTH {
             return;
@@ -66,14 +96,7 @@ impl Defaulter<'_> {
         fields: &mut Map<String, Value>,
         depth: usize,
     ) {
-        fields.retain(|name, value| !(value.is_null() && schema.properties.contains_key(&**name)));
-        for (name, property) in &schema.properties {
-            if let Some(default) = &property.default
-                && is_unset(fields.get(&**name), false)
-            {
-                fields.insert(name.to_string(), default.clone());
-            }
-        }
+        put_schema_defaults(schema, fields);
         let rules = self.base.rules.of_type(id);
         for rule in rules.map_or(&[][..], |r| &r.defaults) {
             self.run(rule, schema, fields);
@@ -128,6 +151,18 @@ impl Defaulter<'_> {
             };
             !empty || KEPT.contains(&&**name)
         });
+    }
+}
+
+/// Takes nulls away and puts in what OpenAPI has as default.
+fn put_schema_defaults(schema: &StructSchema, fields: &mut Map<String, Value>) {
+    fields.retain(|name, value| !(value.is_null() && schema.properties.contains_key(&**name)));
+    for (name, property) in &schema.properties {
+        if let Some(default) = &property.default
+            && is_unset(fields.get(&**name), false)
+        {
+            fields.insert(name.to_string(), default.clone());
+        }
     }
 }
 
