@@ -30,6 +30,9 @@ use crate::health::InFlight;
 use crate::peer::{Link, Peer};
 use crate::shared::Shared;
 
+/// A peer that has not answered for so long is probed meanwhile.
+const SUSPICIOUS: Duration = Duration::from_secs(1);
+
 /// A request on its way out.
 pub(crate) struct Forward<'a> {
     shared: &'a Arc<Shared>,
@@ -194,22 +197,31 @@ impl<'a> Forward<'a> {
         may_leave: bool,
     ) -> Result<Response, Failed> {
         let started = Instant::now();
-        let send = async {
+        let mut send = std::pin::pin!(async {
             if self.head.upgrade {
                 link.upstream.upgrade(request).await
             } else {
                 link.upstream.send(request).await
             }
-        };
-        tokio::select! {
-            biased;
-            answer = send => {
-                let response = answer.map_err(Failed::Send)?;
-                self.shared.peer_answered(peer, started.elapsed());
-                Ok(response)
+        });
+        let mut suspicion = Some(started + SUSPICIOUS);
+        loop {
+            let suspicious_at = suspicion.unwrap_or(self.deadline);
+            tokio::select! {
+                biased;
+                answer = send.as_mut() => {
+                    let response = answer.map_err(Failed::Send)?;
+                    self.shared.peer_answered(peer, started.elapsed());
+                    return Ok(response);
+                }
+                () = sleep_until(self.deadline) => return Err(Failed::Deadline),
+                () = peer.health.opened(), if may_leave => return Err(Failed::Silent),
+                () = sleep_until(suspicious_at), if suspicion.is_some() => {
+                    // Slow or dead? The poller finds out while we wait.
+                    peer.poke.notify_one();
+                    suspicion = None;
+                }
             }
-            () = sleep_until(self.deadline) => Err(Failed::Deadline),
-            () = peer.health.opened(), if may_leave => Err(Failed::Silent),
         }
     }
 

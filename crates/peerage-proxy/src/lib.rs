@@ -15,6 +15,32 @@
 //! | `error`, `answer` | what the proxy itself refuses, in the client's media type |
 //! | `health`, `metrics`, [`debug`] | how each peer does |
 //!
+//! To embed it, tell it of the other servers and of what the own service serves, and put the layer around that service:
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use peerage_http::HttpService;
+//! use peerage_proxy::{Exclusions, LocalApis, PeerProxy, PeerRecord, ProxyOptions};
+//! use tokio::sync::watch;
+//! use tower::Layer;
+//!
+//! # async fn embed(options: ProxyOptions, own: LocalApis, service: HttpService) -> HttpService {
+//! // Whoever finds the other servers sends a new list whenever one changes.
+//! let other = PeerRecord {
+//!     id: "apiserver-other".into(),
+//!     address: "192.0.2.2:6443".parse().ok(),
+//!     identity_lease: None,
+//!     endpoint_live: true,
+//! };
+//! let (_registry, records) = watch::channel(Arc::from([other]));
+//! let (_own, local) = watch::channel(Arc::new(own));
+//! let (_store, exclusions) = watch::channel(Arc::new(Exclusions::default()));
+//! let proxy = PeerProxy::start(options, records, local, exclusions);
+//! HttpService::new(proxy.layer().layer(service))
+//! # }
+//! ```
+//!
 //! Left to others: who is asking and what they may do (`peerage-auth` and the chain around the layer), what a
 //! document means, how documents merge and where a request goes (`peerage-core`), bytes on the wire (`peerage-http`),
 //! where records come from and what "local" is (whoever embeds this).
@@ -63,11 +89,11 @@ use log_gate::LogGate;
 use shared::{Shared, Snapshot};
 use writer::{Sources, Writer};
 
-/// A running proxy. Its tasks end when the last clone is dropped.
+/// A running proxy. Its tasks end when the last clone of it, and of the services that its layer made, is dropped.
 #[derive(Clone)]
 pub struct PeerProxy {
     shared: Arc<Shared>,
-    _tasks: Arc<DropGuard>,
+    tasks: Arc<DropGuard>,
 }
 
 impl PeerProxy {
@@ -111,7 +137,7 @@ impl PeerProxy {
         tokio::spawn(writer.run());
         PeerProxy {
             shared,
-            _tasks: Arc::new(stop.drop_guard()),
+            tasks: Arc::new(stop.drop_guard()),
         }
     }
 
@@ -120,6 +146,7 @@ impl PeerProxy {
     pub fn layer(&self) -> ProxyLayer {
         ProxyLayer {
             shared: self.shared.clone(),
+            tasks: self.tasks.clone(),
         }
     }
 

@@ -20,6 +20,7 @@ use peerage_auth::VerifiedPeer;
 use peerage_core::route::UnsureReason;
 use peerage_core::{RequestInfo, Route, Rules, ViewScope, route};
 use peerage_http::{Request, Response};
+use tokio_util::sync::DropGuard;
 use tower::{Layer, Service};
 
 use crate::answer::Form;
@@ -36,12 +37,14 @@ use crate::shared::{Shared, Snapshot};
 #[derive(Clone)]
 pub struct ProxyLayer {
     pub(crate) shared: Arc<Shared>,
+    pub(crate) tasks: Arc<DropGuard>,
 }
 
 /// A local service with the proxy around it.
 #[derive(Clone)]
 pub struct ProxyService<S> {
     shared: Arc<Shared>,
+    _tasks: Arc<DropGuard>,
     inner: S,
 }
 
@@ -51,6 +54,7 @@ impl<S> Layer<S> for ProxyLayer {
     fn layer(&self, inner: S) -> ProxyService<S> {
         ProxyService {
             shared: self.shared.clone(),
+            _tasks: self.tasks.clone(),
             inner,
         }
     }

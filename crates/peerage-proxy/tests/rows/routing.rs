@@ -157,3 +157,18 @@ async fn row_14_without_a_peer_ca_everything_is_local() {
     assert!(!world.proxy.debug().enabled);
     assert!(peer.polls().is_empty());
 }
+
+#[tokio::test]
+async fn the_tasks_live_as_long_as_a_service_that_needs_them_and_no_longer() {
+    let pki = Pki::new();
+    let peer = FakePeer::start(&pki, "apiserver-new", &documents::core(), &documents::new()).await;
+    let world = World::start(pki, vec![live("apiserver-new", peer.address)]);
+    world.until_state("apiserver-new", "serving").await;
+    let service = world.service();
+    let mut views = world.proxy.views();
+    drop(world);
+    let polls = peer.polls().iter().filter(|s| s.target == "/apis").count();
+    peer.polled("/apis", polls + 2).await;
+    drop(service);
+    while views.changed().await.is_ok() {}
+}
