@@ -29,6 +29,7 @@ fn main() -> io::Result<()> {
         }
     }
     versions.sort();
+    compress(Path::new("data/protobuf.txt"), &out.join("protobuf.gz"))?;
     let mut list = String::from("&[\n");
     for (_, name) in &versions {
         list.push_str(&format!(

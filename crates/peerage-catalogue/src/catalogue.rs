@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use peerage_core::compare_versions;
+use peerage_objects::protobuf::{Messages, MessagesError};
 use peerage_objects::schema::{TypeId, Types};
 
 use crate::data;
@@ -56,6 +57,9 @@ pub enum CatalogueError {
     /// The embedded data cannot be unpacked.
     #[error("the embedded catalogue cannot be unpacked: {0}")]
     Packing(std::io::Error),
+    /// The numbers of fields in protobuf cannot be read.
+    #[error("the numbers of fields in protobuf cannot be read")]
+    Messages(#[from] MessagesError),
 }
 
 /// What is known of a version, whatever of it is on.
@@ -161,6 +165,11 @@ impl Catalogue {
             resources,
             kinds,
         })
+    }
+
+    /// The numbers of fields in protobuf. They are read on first use.
+    pub fn messages(&self) -> Result<&'static Messages, CatalogueError> {
+        crate::data::messages()
     }
 
     /// The minor version, such as `1.37`.

@@ -6,6 +6,7 @@ use std::io::Read as _;
 use std::sync::{Arc, OnceLock};
 
 use flate2::read::GzDecoder;
+use peerage_objects::protobuf::Messages;
 
 use crate::catalogue::{Base, CatalogueError};
 use crate::records::Records;
@@ -38,6 +39,17 @@ pub(crate) fn base(version: &str) -> Result<Arc<Base>, CatalogueError> {
 pub fn version_text(version: &str) -> Option<String> {
     let (_, packed) = FILES.iter().find(|(name, _)| *name == version)?;
     unpack(packed).ok()
+}
+
+/// The numbers of fields in protobuf, of all versions.
+pub(crate) fn messages() -> Result<&'static Messages, CatalogueError> {
+    static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/protobuf.gz"));
+    static MESSAGES: OnceLock<Messages> = OnceLock::new();
+    if let Some(messages) = MESSAGES.get() {
+        return Ok(messages);
+    }
+    let messages = Messages::parse(&unpack(PACKED)?)?;
+    Ok(MESSAGES.get_or_init(|| messages))
 }
 
 fn records(at: usize) -> Result<Records, CatalogueError> {

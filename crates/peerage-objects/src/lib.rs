@@ -28,6 +28,7 @@ pub mod json;
 pub mod meta;
 pub mod names;
 pub mod patch;
+pub mod protobuf;
 pub mod quantity;
 pub mod retain;
 pub mod schema;

@@ -4,6 +4,7 @@
 
 mod catalogue;
 mod compatibility;
+mod protobuf;
 
 use std::path::PathBuf;
 
@@ -30,6 +31,18 @@ enum Task {
         #[arg(long, default_value = "crates/peerage-catalogue/data")]
         data: PathBuf,
     },
+    /// Writes the numbers of fields in protobuf, from the Go modules that declare them.
+    ///
+    /// The modules are k8s.io/api, k8s.io/apimachinery, k8s.io/apiextensions-apiserver and k8s.io/kube-aggregator;
+    /// `go mod download -json MODULE@VERSION` tells the folder of each. Newest first.
+    Protobuf {
+        /// The folders of the modules.
+        #[arg(required = true)]
+        modules: Vec<PathBuf>,
+        /// The file to write.
+        #[arg(long, default_value = "crates/peerage-catalogue/data/protobuf.txt")]
+        out: PathBuf,
+    },
     /// Writes docs/compatibility.md from the `Differs:` comments.
     Compatibility {
         /// Only says whether the page is up to date.
@@ -41,6 +54,7 @@ enum Task {
 fn main() -> anyhow::Result<()> {
     match Cli::parse().task {
         Task::Catalogue { recording, data } => catalogue::run(&recording, &data),
+        Task::Protobuf { modules, out } => protobuf::run(&modules, &out),
         Task::Compatibility { check } => compatibility::run(check),
     }
 }

@@ -17,8 +17,8 @@ const NAME_TRIES: usize = 8;
 /// Creates an object.
 pub(crate) async fn create(call: &Call, request: Body) -> Result<Response, ApiError> {
     let options = WriteOptions::parse(&call.query(), "CreateOptions")?;
-    let bytes = body::as_json(call, body::read(call, request).await?)?;
     let wanted = body::Wanted::of(call.resource());
+    let bytes = body::as_json(call, wanted, body::read(call, request).await?)?;
     let mut object = body::object(call, wanted, &bytes, None, options.field_validation)?;
     let generated =
         Meta::of(&object).name().is_empty() && !Meta::of(&object).generate_name().is_empty();

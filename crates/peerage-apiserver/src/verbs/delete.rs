@@ -42,9 +42,21 @@ pub(super) async fn read_options(call: &Call, request: Body) -> Result<DeleteOpt
     let bytes = if bytes.is_empty() {
         bytes
     } else {
-        body::as_json(call, bytes)?
+        body::as_json(call, options_type(call), bytes)?
     };
     DeleteOptions::parse(&call.query(), &bytes)
+}
+
+/// `DeleteOptions` may name the resource's own group-version or that of `meta`; their content is the same.
+fn options_type(call: &Call) -> body::Wanted<'static> {
+    let catalogue = &call.api().catalogue;
+    body::Wanted {
+        group: "",
+        version: "v1",
+        kind: "DeleteOptions",
+        type_id: catalogue.type_by_name("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"),
+        any_version: true,
+    }
 }
 
 /// Deletes the object of that name.

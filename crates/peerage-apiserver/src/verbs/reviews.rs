@@ -18,7 +18,11 @@ use crate::write::{WriteOptions, body};
 pub(crate) async fn create(call: Call, request: Body) -> Result<Response, ApiError> {
     let call = &call;
     let options = WriteOptions::parse(&call.query(), "CreateOptions")?;
-    let bytes = body::as_json(call, body::read(call, request).await?)?;
+    let bytes = body::as_json(
+        call,
+        body::Wanted::of(call.resource()),
+        body::read(call, request).await?,
+    )?;
     let mut review = body::object(
         call,
         body::Wanted::of(call.resource()),

@@ -73,13 +73,14 @@ impl Sent {
             });
         }
         let options = WriteOptions::parse(&call.query(), "UpdateOptions")?;
-        let bytes = body::as_json(call, body::read(call, request).await?)?;
         let wanted = body::Wanted {
             group: "autoscaling",
             version: "v1",
             kind: "Scale",
             type_id: call.served.subresource("scale").and_then(|s| s.type_id),
+            any_version: false,
         };
+        let bytes = body::as_json(call, wanted, body::read(call, request).await?)?;
         let scale = body::object(call, wanted, &bytes, None, options.field_validation)?;
         meta::check_name(&scale, call.info.name()).map_err(|e| e.status())?;
         Ok(Self {

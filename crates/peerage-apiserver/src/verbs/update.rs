@@ -20,8 +20,8 @@ pub(crate) async fn update(
     change: Change,
 ) -> Result<Response, ApiError> {
     let options = WriteOptions::parse(&call.query(), "UpdateOptions")?;
-    let bytes = body::as_json(call, body::read(call, request).await?)?;
     let wanted = body::Wanted::of(call.resource());
+    let bytes = body::as_json(call, wanted, body::read(call, request).await?)?;
     let object = body::object(call, wanted, &bytes, None, options.field_validation)?;
     let name = call.info.name();
     meta::check_name(&object, name).map_err(|e| e.status())?;

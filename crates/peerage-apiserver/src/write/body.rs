@@ -5,10 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use peerage_catalogue::Resource;
 use peerage_core::Status;
-use peerage_core::media::{BodyType, body_type};
+use peerage_core::media::{BodyType, Media, body_type};
 use peerage_http::Body;
 use peerage_objects::body as texts;
 use peerage_objects::json::{self, Node};
+use peerage_objects::protobuf;
 use peerage_objects::schema::{self, DecodeError, Decoded, TypeId};
 use serde_json::{Value, json};
 
@@ -26,6 +27,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) version: &'a str,
     pub(crate) kind: &'a str,
     pub(crate) type_id: Option<TypeId>,
+    /// Whether it may name any version: options are the same in every group-version.
+    pub(crate) any_version: bool,
 }
 
 impl<'a> Wanted<'a> {
@@ -36,6 +39,7 @@ impl<'a> Wanted<'a> {
             version: &resource.version,
             kind: &resource.kind,
             type_id: resource.type_id,
+            any_version: false,
         }
     }
 
@@ -61,8 +65,8 @@ pub(crate) async fn read(call: &Call, body: Body) -> Result<Bytes, ApiError> {
         })
 }
 
-/// The body as JSON, whatever of the two it was sent as.
-pub(crate) fn as_json(call: &Call, bytes: Bytes) -> Result<Bytes, ApiError> {
+/// The body as JSON, whatever it was sent as.
+pub(crate) fn as_json(call: &Call, wanted: Wanted<'_>, bytes: Bytes) -> Result<Bytes, ApiError> {
     let content_type = call
         .parts
         .headers
@@ -76,7 +80,37 @@ pub(crate) fn as_json(call: &Call, bytes: Bytes) -> Result<Bytes, ApiError> {
                 serde_saphyr::from_str(first_document(&text)).map_err(ApiError::bad_request)?;
             Ok(value.to_string().into())
         }
+        BodyType::Protobuf => from_protobuf(call, wanted, &bytes),
     }
+}
+
+/// The JSON of a body in protobuf. One that says to be of another type is only as much as tells so.
+fn from_protobuf(call: &Call, wanted: Wanted<'_>, bytes: &[u8]) -> Result<Bytes, ApiError> {
+    let catalogue = &call.api().catalogue;
+    let Some(ty) = wanted.type_id else {
+        let accepted = [Media::Json.content_type(), Media::Yaml.content_type()];
+        return Err(Status::unsupported_media_type(&accepted).into());
+    };
+    let envelope = protobuf::open(bytes).map_err(ApiError::bad_request)?;
+    let is_wanted = (envelope.kind.is_empty() || envelope.kind == wanted.kind)
+        && (wanted.any_version
+            || envelope.api_version.is_empty()
+            || envelope.api_version == wanted.api_version());
+    let mut object = json!({});
+    if is_wanted {
+        let messages = catalogue
+            .messages()
+            .map_err(|e| Status::internal(e.to_string()))?;
+        object = protobuf::decode(catalogue.types(), messages, ty, envelope.raw)
+            .map_err(ApiError::bad_request)?;
+    }
+    if !envelope.kind.is_empty() {
+        object["kind"] = json!(envelope.kind);
+    }
+    if !envelope.api_version.is_empty() {
+        object["apiVersion"] = json!(envelope.api_version);
+    }
+    Ok(object.to_string().into())
 }
 
 /// Only the first document of a YAML stream counts, as in Kubernetes.

@@ -13,6 +13,8 @@ pub enum BodyType {
     Json,
     /// YAML.
     Yaml,
+    /// Kubernetes' protobuf. Resources without protobuf numbers refuse it.
+    Protobuf,
 }
 
 /// The kind of a patch.
@@ -71,7 +73,7 @@ impl From<UnsupportedMediaType> for Status {
 /// The form of an object's body.
 ///
 /// # Errors
-/// The media type is malformed or neither JSON nor YAML.
+/// The media type is malformed or none of these.
 pub fn body_type(content_type: Option<&str>) -> Result<BodyType, UnsupportedMediaType> {
     let Some(header) = content_type.filter(|header| !header.is_empty()) else {
         return Ok(BodyType::Json);
@@ -79,6 +81,7 @@ pub fn body_type(content_type: Option<&str>) -> Result<BodyType, UnsupportedMedi
     match parse_media_type(header).as_deref() {
         Some(JSON) => Ok(BodyType::Json),
         Some(YAML) => Ok(BodyType::Yaml),
+        Some(PROTOBUF) => Ok(BodyType::Protobuf),
         _ => Err(UnsupportedMediaType::Handler(offered(
             &[JSON, YAML, PROTOBUF],
             header,
