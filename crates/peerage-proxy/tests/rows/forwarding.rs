@@ -40,7 +40,7 @@ async fn row_10_the_request_target_travels_byte_for_byte() {
     assert_eq!(seen, targets);
 }
 
-/// B16, S7: method and body go through as they are.
+/// B16: method and body go through as they are.
 #[tokio::test]
 async fn any_method_and_body_reach_the_peer_as_they_are() {
     let (world, peer) = pair().await;
@@ -112,7 +112,7 @@ async fn a_user_in_very_many_groups_arrives_whole() {
     assert_eq!(values(&peer.requests()[0], "x-remote-group"), user.groups);
 }
 
-/// S7.
+/// The client cannot tell that there was a proxy.
 #[tokio::test]
 async fn every_status_of_a_peer_comes_back_as_it_is() {
     let (world, peer) = pair().await;
@@ -145,7 +145,7 @@ async fn every_status_of_a_peer_comes_back_as_it_is() {
     }
 }
 
-/// S5, B14: what the client gets, by what the peer does and what the client accepts.
+/// B14: what the client gets, by what the peer does and what the client accepts.
 #[tokio::test]
 async fn row_07_transport_errors_are_a_status_in_the_clients_media_type_with_retry_after() {
     let pki = Pki::new();

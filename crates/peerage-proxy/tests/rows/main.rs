@@ -32,6 +32,7 @@ mod forwarding;
 mod health;
 mod hold;
 mod observability;
+mod openapi;
 mod routing;
 mod streams;
 mod trust;

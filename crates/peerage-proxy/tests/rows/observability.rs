@@ -15,7 +15,7 @@ use super::support::*;
 
 const WIDGETS: &str = "/apis/new.example.com/v1/widgets";
 
-/// S22: Kubernetes' own series under their names, labels and help texts.
+/// Kubernetes' own series under their names, labels and help texts.
 #[tokio::test]
 async fn row_13_kubernetes_series_and_those_of_each_peer_are_counted() {
     let pki = Pki::new();
@@ -65,7 +65,7 @@ async fn row_13_kubernetes_series_and_those_of_each_peer_are_counted() {
     );
 }
 
-/// S22: what `GET /debug/peers` shows.
+/// What `GET /debug/peers` shows.
 #[tokio::test]
 async fn the_state_of_each_peer_can_be_read() {
     let pki = Pki::new();
@@ -191,7 +191,7 @@ async fn the_line_per_request_can_be_turned_down() {
     assert!(!lines.text().contains("forwarded a request"));
 }
 
-/// S16: one number over both hops, annotations on both sides that say which peer and why.
+/// One number over both hops, annotations on both sides that say which peer and why.
 #[tokio::test]
 async fn row_13_both_audit_logs_say_that_a_request_was_sent_on_to_whom_and_why() {
     let pki = Pki::new();

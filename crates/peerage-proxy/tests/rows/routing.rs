@@ -41,7 +41,7 @@ async fn row_01_a_subresource_and_a_verb_that_only_a_peer_has_go_to_the_peer() {
     }
 }
 
-/// S1 to S4, S6: the order in which a server looks at itself, at its peers, and gives up.
+/// The order in which a server looks at itself, at its peers, and gives up.
 #[tokio::test]
 async fn what_nobody_serves_gets_the_local_404_and_no_connection_to_anyone() {
     let (world, peer) = pair().await;

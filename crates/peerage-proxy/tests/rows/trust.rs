@@ -49,7 +49,7 @@ async fn row_09_the_guard_of_an_ordinary_client_changes_nothing() {
     );
 }
 
-/// B11, S6: whatever a verified peer sends is answered here or refused, and never sent on.
+/// B11: whatever a verified peer sends is answered here or refused, and never sent on.
 #[tokio::test]
 async fn row_09_a_verified_peers_request_makes_no_further_hop() {
     let (world, peer) = pair().await;

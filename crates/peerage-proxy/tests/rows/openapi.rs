@@ -1,0 +1,142 @@
+//! OpenAPI of the whole control plane.
+
+use http::StatusCode;
+use serde_json::json;
+
+use super::support::world::{request, with};
+use super::support::*;
+
+async fn pair() -> (World, FakePeer) {
+    let pki = Pki::new();
+    let peer = FakePeer::start(&pki, "apiserver-new", &documents::core(), &documents::new()).await;
+    openapi(&peer);
+    let world = World::start(pki, vec![live("apiserver-new", peer.address)]);
+    world.until_state("apiserver-new", "serving").await;
+    (world, peer)
+}
+
+/// Gives the peer OpenAPI documents.
+fn openapi(peer: &FakePeer) {
+    peer.on_probe(|request| async move {
+        let body = match request.uri().path() {
+            "/openapi/v3" => {
+                let entry = |path: &str| json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash=P")});
+                let mut paths = serde_json::Map::new();
+                for path in [
+                    "api/v1",
+                    "apis/apps/v1",
+                    "apis/apps/v2",
+                    "apis/new.example.com",
+                    "apis/new.example.com/v1",
+                    "version",
+                ] {
+                    paths.insert(path.to_owned(), entry(path));
+                }
+                paths.insert(
+                    "apis/evil.example.com/v1".to_owned(),
+                    json!({"serverRelativeURL": "https://evil.example.com/"}),
+                );
+                json!({ "paths": paths })
+            }
+            "/openapi/v2" => {
+                json!({"swagger": "2.0", "paths": {"/peer": {}, "/local": {"peer": true}}, "definitions": {"Peer": {}}})
+            }
+            _ => return text(StatusCode::FORBIDDEN, "no"),
+        };
+        response(StatusCode::OK, &[], &body.to_string())
+    });
+}
+
+#[tokio::test]
+async fn row_02_openapi_describes_what_only_a_peer_has() {
+    let (world, peer) = pair().await;
+    peer.polled("/openapi/v3", 1).await;
+    let index = loop {
+        let index = world.get("/openapi/v3").await.json();
+        if index["paths"].get("apis/apps/v2").is_some() {
+            break index;
+        }
+        peer.polled(
+            "/apis",
+            peer.polls().iter().filter(|s| s.target == "/apis").count() + 1,
+        )
+        .await;
+    };
+    let url = |path: &str| {
+        index["paths"][path]["serverRelativeURL"]
+            .as_str()
+            .map(str::to_owned)
+    };
+    for (path, expected) in [
+        ("api/v1", Some("/openapi/v3/api/v1?hash=L")),
+        ("apis/apps/v1", Some("/openapi/v3/apis/apps/v1?hash=P")),
+        ("apis/apps/v2", Some("/openapi/v3/apis/apps/v2?hash=P")),
+        (
+            "apis/new.example.com/v1",
+            Some("/openapi/v3/apis/new.example.com/v1?hash=P"),
+        ),
+        (
+            "apis/new.example.com",
+            Some("/openapi/v3/apis/new.example.com?hash=P"),
+        ),
+        ("version", None),
+        ("apis/evil.example.com/v1", None),
+    ] {
+        assert_eq!(url(path).as_deref(), expected, "{path}");
+    }
+    for (target, who) in [
+        (
+            "/openapi/v3/apis/new.example.com/v1?hash=P",
+            "apiserver-new",
+        ),
+        ("/openapi/v3/apis/apps/v1", "apiserver-new"),
+        ("/openapi/v3/api/v1", "local"),
+        ("/version", "local"),
+    ] {
+        assert_eq!(world.get(target).await.text(), who, "{target}");
+    }
+    let target = peer.requests()[0].target.clone();
+    assert_eq!(target, "/openapi/v3/apis/new.example.com/v1?hash=P");
+
+    let v2 = world.get("/openapi/v2").await;
+    let tag = v2.header("etag").unwrap();
+    let expected = json!({"swagger": "2.0", "paths": {"/local": {}, "/peer": {}}, "definitions": {"Local": {}, "Peer": {}}});
+    assert_eq!(v2.json(), expected);
+    let again = world
+        .send(with(request("GET", "/openapi/v2"), "if-none-match", &tag))
+        .await;
+    assert_eq!((again.status, again.body.len()), (304, 0));
+
+    let as_peer = world.get_as_peer("/openapi/v3", "*/*").await.json();
+    assert_eq!(
+        as_peer["paths"].as_object().unwrap().len(),
+        2,
+        "a peer gets the local index"
+    );
+}
+
+/// B43, B44: a document that only an absent peer has is 503; one that this server has too is answered here.
+#[tokio::test]
+async fn row_02_openapi_of_an_absent_peer_is_503_and_never_takes_a_local_document_away() {
+    let (world, peer) = pair().await;
+    let only_there = "/openapi/v3/apis/new.example.com/v1";
+    while world.get(only_there).await.text() != "apiserver-new" {
+        let polls = peer.polls().iter().filter(|s| s.target == "/apis").count();
+        peer.polled("/apis", polls + 1).await;
+    }
+    peer.kill();
+    world.until_state("apiserver-new", "unreachable").await;
+    world.get(only_there).await.assert_retryable();
+    assert_eq!(world.get("/openapi/v3/apis/apps/v1").await.text(), "local");
+    let index = world.get("/openapi/v3").await.json();
+    let url = &index["paths"]["apis/apps/v1"]["serverRelativeURL"];
+    assert_eq!(url, "/openapi/v3/apis/apps/v1?hash=L");
+    assert!(
+        index["paths"].get("apis/new.example.com/v1").is_some(),
+        "still listed, as discovery lists it"
+    );
+    assert_eq!(
+        world.get("/openapi/v2").await.json()["definitions"],
+        json!({"Local": {}})
+    );
+}
