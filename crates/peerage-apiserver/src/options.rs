@@ -96,7 +96,7 @@ pub struct Audit {
     pub policy: Option<Policy>,
     /// `--audit-log-path`; `-` is standard output.
     pub path: Option<PathBuf>,
-    /// `--audit-log-maxsize`, MiB; 0 for no bound.
+    /// `--audit-log-maxsize`, MiB; 0 for the default of 100.
     pub max_size: u64,
     /// `--audit-log-maxage`, days; 0 for no bound.
     pub max_age: u32,

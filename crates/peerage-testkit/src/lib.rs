@@ -5,13 +5,17 @@
 //! | [`pki`] | certificates for a test |
 //! | [`wire`] | an HTTP/1.1 client that sends exactly the bytes it is told to |
 //! | [`server`] | an API server in this process |
+//! | [`cluster`] | several servers on one store |
+//! | [`process`] | servers and stores as processes of the executable |
 //! | [`recording`] | conversations with a real kube-apiserver, and the comparison with them |
 //!
 //! For tests only: nothing here is shipped, and what is broken here may panic.
 
 #![allow(clippy::unwrap_used)]
 
+pub mod cluster;
 pub mod pki;
+pub mod process;
 pub mod recording;
 pub mod server;
 pub mod wire;

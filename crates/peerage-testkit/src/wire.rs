@@ -61,6 +61,16 @@ impl Outgoing {
         }
     }
 
+    /// A GET of a media type.
+    pub fn get_as(target: &str, accept: &str) -> Self {
+        Self {
+            method: "GET".to_owned(),
+            target: target.to_owned(),
+            headers: vec![("Accept".to_owned(), accept.to_owned())],
+            body: None,
+        }
+    }
+
     /// With one more header.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));

@@ -4,6 +4,7 @@
 
 mod catalogue;
 mod compatibility;
+mod conformance;
 mod protobuf;
 
 use std::path::PathBuf;
@@ -49,12 +50,15 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Replays the recorded conversations with real kube-apiservers and writes docs/conformance.md.
+    Conformance,
 }
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().task {
         Task::Catalogue { recording, data } => catalogue::run(&recording, &data),
         Task::Protobuf { modules, out } => protobuf::run(&modules, &out),
+        Task::Conformance => conformance::run(),
         Task::Compatibility { check } => compatibility::run(check),
     }
 }

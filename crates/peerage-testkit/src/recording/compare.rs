@@ -100,7 +100,7 @@ fn ignore_parts(value: &mut Value, parts: &[String]) {
         return;
     };
     let reached = |key: &str| part == "*" || part == key;
-    let mut descend = |value: &mut Value| match rest {
+    let descend = |value: &mut Value| match rest {
         [] => *value = "<ignored>".into(),
         _ => ignore_parts(value, rest),
     };

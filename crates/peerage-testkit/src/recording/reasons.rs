@@ -135,6 +135,7 @@ mod tests {
         let outcome = |step: &str, differences: &[&str]| Outcome {
             step: step.to_owned(),
             differences: differences.iter().map(|d| (*d).to_owned()).collect(),
+            trail: Default::default(),
         };
         let run = Run {
             recording: "x".to_owned(),

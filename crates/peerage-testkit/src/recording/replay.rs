@@ -12,7 +12,7 @@ use super::mask::{Variables, headers, mask, without_prose};
 use super::model::{Document, Recording, Request, Step};
 use super::rename::Renaming;
 use crate::pki::Pki;
-use crate::wire::{Client, Outgoing, WireError};
+use crate::wire::{Client, Head, Outgoing, WireError};
 
 /// What is not compared: it is written and tested by itself.
 const LEFT_OUT: [&str; 1] = ["managedFields"];
@@ -24,6 +24,17 @@ pub struct Outcome {
     pub step: String,
     /// What differs; nothing when the answers agree.
     pub differences: Vec<String>,
+    /// What the answer says about itself beside what is compared.
+    pub trail: Trail,
+}
+
+/// By what an answer can be found in the servers' audit logs.
+#[derive(Debug, Clone, Default)]
+pub struct Trail {
+    /// `Audit-Id`.
+    pub audit_id: Option<String>,
+    /// `X-Peerage-Peer`: the peer that it came from.
+    pub peer: Option<String>,
 }
 
 /// How a whole conversation went.
@@ -103,13 +114,14 @@ impl Replayer {
         let mut outcomes = Vec::new();
         for step in &recording.steps {
             sleep(Duration::from_secs_f64(step.sleep_s)).await;
-            let differences = match self.ask(step).await {
-                Ok(got) => compare(step, got),
-                Err(error) => vec![error.to_string()],
+            let (differences, trail) = match self.ask(step).await {
+                Ok((got, trail)) => (compare(step, got), trail),
+                Err(error) => (vec![error.to_string()], Trail::default()),
             };
             outcomes.push(Outcome {
                 step: step.name.clone(),
                 differences,
+                trail,
             });
         }
         Run {
@@ -120,7 +132,7 @@ impl Replayer {
     }
 
     /// The masked answer to a step.
-    async fn ask(&mut self, step: &Step) -> Result<Value, WireError> {
+    async fn ask(&mut self, step: &Step) -> Result<(Value, Trail), WireError> {
         let request = match &self.renaming {
             Some(renaming) => renaming.request(&step.request),
             None => step.request.clone(),
@@ -128,17 +140,19 @@ impl Replayer {
         let outgoing = outgoing(&request, &self.sent);
         let client = self.client(&step.user);
         let everywhere = step.request.path.starts_with("/openapi");
-        let raw = without_prose(
-            answer(&client, &outgoing, step.frames_s).await?,
-            everywhere,
-            "",
-        );
+        let (head, content) = answer(&client, &outgoing, step.frames_s).await?;
+        let header = |name: &str| head.header(name).map(str::to_owned);
+        let trail = Trail {
+            audit_id: header("Audit-Id"),
+            peer: header("X-Peerage-Peer"),
+        };
+        let raw = without_prose(content, everywhere, "");
         let shown = self.with_old_names(&raw);
         for (name, pointer) in &step.capture {
             self.sent.set(name, captured(&raw, pointer));
             self.shown.set(name, captured(&shown, pointer));
         }
-        Ok(mask(&shown, &self.shown, ""))
+        Ok((mask(&shown, &self.shown, ""), trail))
     }
 
     fn client(&mut self, user: &str) -> Client {
@@ -204,25 +218,30 @@ async fn answer(
     client: &Client,
     outgoing: &Outgoing,
     frames_s: Option<f64>,
-) -> Result<Value, WireError> {
-    match frames_s {
+) -> Result<(Head, Value), WireError> {
+    let (head, member, content) = match frames_s {
         None => {
             let answer = client.send(outgoing).await?;
-            let body = serde_json::from_slice(&answer.body);
-            let body: Value = body.unwrap_or_else(|_| String::from_utf8_lossy(&answer.body).into());
-            Ok(
-                json!({"status": answer.head.status, "headers": headers(&answer.head.headers), "body": body}),
-            )
+            let text = || String::from_utf8_lossy(&answer.body).into();
+            let body: Value = serde_json::from_slice(&answer.body).unwrap_or_else(|_| text());
+            (answer.head, "body", body)
         }
-        Some(seconds) => frames(client, outgoing, Duration::from_secs_f64(seconds)).await,
-    }
+        Some(seconds) => {
+            let patience = Duration::from_secs_f64(seconds);
+            let (head, frames) = frames(client, outgoing, patience).await?;
+            (head, "frames", frames.into())
+        }
+    };
+    let kept = headers(&head.headers);
+    let content = json!({"status": head.status, "headers": kept, member: content});
+    Ok((head, content))
 }
 
 async fn frames(
     client: &Client,
     outgoing: &Outgoing,
     patience: Duration,
-) -> Result<Value, WireError> {
+) -> Result<(Head, Vec<Value>), WireError> {
     let opened = timeout(patience, client.open(outgoing)).await;
     let (head, mut body) = opened.unwrap_or(Err(WireError::Late))?;
     let end = Instant::now() + patience;
@@ -232,7 +251,7 @@ async fn frames(
         let text = || String::from_utf8_lossy(&line).into_owned();
         frames.push(frame.map_err(|_| WireError::NotHttp(text()))?);
     }
-    Ok(json!({"status": head.status, "headers": headers(&head.headers), "frames": frames}))
+    Ok((head, frames))
 }
 
 /// What a pointer leads to, as a text.

@@ -1,0 +1,47 @@
+//! Several servers on one store, as tests need them.
+
+use std::time::Duration;
+
+use crate::wire::{Client, Outgoing};
+
+/// An aggregated discovery document with what peers serve.
+const MERGED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// How long servers may take to know each other.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often they are asked.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Waits until `holds` says so; panics with `what` when it does not in time.
+pub async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        while !holds().await {
+            tokio::time::sleep(POLL).await;
+        }
+    });
+    assert!(waited.await.is_ok(), "not within {PATIENCE:?}: {what}");
+}
+
+/// Waits until a 1.34 server's documents have what only a newer peer serves, OpenAPI's too.
+pub async fn knows_peer_apis(client: &Client) {
+    serves_group(client, "storagemigration.k8s.io").await;
+    let document = Outgoing::new("GET", "/openapi/v3/apis/storagemigration.k8s.io/v1");
+    until("the peer's OpenAPI document is there", || async {
+        let answer = client.send(&document).await;
+        answer.is_ok_and(|answer| answer.status() == 200)
+    })
+    .await;
+}
+
+/// Waits until a server's documents have a group.
+pub async fn serves_group(client: &Client, group: &str) {
+    let request = Outgoing::get_as("/apis", MERGED);
+    until(&format!("{group} is in /apis"), || async {
+        let answer = client.send(&request).await;
+        answer.is_ok_and(|answer| {
+            let items = answer.json();
+            let items = items["items"].as_array().cloned().unwrap_or_default();
+            items.iter().any(|item| item["metadata"]["name"] == group)
+        })
+    })
+    .await;
+}
