@@ -12,6 +12,7 @@ use crate::authz::Authorizer;
 use crate::cache::Cache;
 use crate::event_leases::EventLeases;
 use crate::health::Health;
+use crate::local::{Issuer, Process};
 use crate::openapi::OpenApi;
 use crate::options::Limits;
 use crate::resources::Resources;
@@ -29,6 +30,11 @@ pub(crate) struct Api {
     pub(crate) metrics: Registry,
     pub(crate) openapi: OpenApi,
     pub(crate) proxy: PeerProxy,
+    pub(crate) process: Process,
+    /// Whether the served version has `/statusz` and `/flagz`.
+    pub(crate) serves_pages: bool,
+    /// Whose token keys are published.
+    pub(crate) issuer: Option<Issuer>,
     /// Cancelled when the server stops: watches end.
     pub(crate) stopping: CancellationToken,
 }

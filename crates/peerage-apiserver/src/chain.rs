@@ -23,7 +23,6 @@ use crate::authz::{Attributes, Authorizer, Decision};
 use crate::error::ApiError;
 use crate::metrics::RequestMetrics;
 use crate::respond::{self, Respond};
-pub(crate) use impersonation::is_constrained;
 pub(crate) use inflight::Inflight;
 
 /// What the chain needs; shared by all connections.
@@ -61,10 +60,13 @@ impl Chain {
         let info = match RequestInfo::parse(request.method().as_str(), &target) {
             Ok(info) => Arc::new(info.into_owned()),
             Err(error) => {
-                return respond::plain(&PlainError::internal_server_error(
+                let mut response = respond::plain(&PlainError::internal_server_error(
                     &target,
-                    &error.to_string(),
+                    &format!("failed to create RequestInfo: {error}"),
                 ));
+                // It is said before anything is known of caching.
+                response.headers_mut().remove(http::header::CACHE_CONTROL);
+                return response;
             }
         };
         request.extensions_mut().insert(info.clone());

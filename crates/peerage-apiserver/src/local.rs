@@ -2,6 +2,8 @@
 
 mod index;
 mod nonresource;
+mod pages;
+mod token_keys;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -21,6 +23,8 @@ use crate::error::ApiError;
 use crate::resources::{Found, Served};
 use crate::respond::Respond;
 use crate::verbs;
+pub(crate) use pages::Process;
+pub(crate) use token_keys::Issuer;
 
 /// Answers requests from this server's own state.
 #[derive(Clone)]
@@ -76,10 +80,15 @@ impl Service<Request> for Local {
     }
 }
 
-fn accept(info: &RequestInfo<'_>, headers: &http::HeaderMap) -> Result<ResourceAccept, ApiError> {
-    let accept = headers
+/// What the client accepts.
+fn accept_of(headers: &http::HeaderMap) -> Option<&str> {
+    headers
         .get(http::header::ACCEPT)
-        .and_then(|v| v.to_str().ok());
+        .and_then(|v| v.to_str().ok())
+}
+
+fn accept(info: &RequestInfo<'_>, headers: &http::HeaderMap) -> Result<ResourceAccept, ApiError> {
+    let accept = accept_of(headers);
     let endpoint = match info.verb() {
         "list" => Endpoint::List,
         "watch" => Endpoint::Watch,
@@ -95,9 +104,29 @@ fn find(api: &Api, info: &RequestInfo<'_>, method: &Method) -> Result<Arc<Served
         Found::NoResource | Found::NoVersion => return Err(ApiError::unknown_path()),
         Found::NoGroup => return Err(PlainError::page_not_found().into()),
     };
+    if served.place.is_none() && info.parts().count() > 1 {
+        // What is never stored has no objects to name.
+        return Err(ApiError::unknown_path());
+    }
     check_scope(info, served)?;
     check_method(info, served, method)?;
+    check_name(info.name())?;
     Ok(served.clone())
+}
+
+/// No object has a name that means something in a path.
+fn check_name(name: &str) -> Result<(), ApiError> {
+    let why = match name {
+        "." => "may not be '.'",
+        ".." => "may not be '..'",
+        name if name.contains('/') => "may not contain '/'",
+        name if name.contains('%') => "may not contain '%'",
+        _ => return Ok(()),
+    };
+    let name = peerage_core::quote::quote(name);
+    Err(ApiError::bad_request(format!(
+        "Name parameter invalid: {name}: {why}"
+    )))
 }
 
 /// Namespaced objects are found in a namespace, the others nowhere else than in the cluster.
@@ -106,7 +135,13 @@ fn check_scope(info: &RequestInfo<'_>, served: &Served) -> Result<(), ApiError> 
     let in_namespace = !info.namespace().is_empty() && &*resource.plural != "namespaces";
     let parts = info.parts().count();
     let named = !info.name().is_empty() && parts > 1;
+    let namespace_in_another = &*resource.plural == "namespaces"
+        && !info.namespace().is_empty()
+        && info.namespace() != info.name();
     let bad = (!resource.namespaced && in_namespace)
+        || namespace_in_another
+        // What was once below `/proxy/` in front of the resource is long gone.
+        || info.verb() == "proxy"
         || (resource.namespaced && !in_namespace && named)
         || info.parts().any(str::is_empty)
         || (parts > 3 && info.subresource() != "proxy")

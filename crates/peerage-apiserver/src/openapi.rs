@@ -1,8 +1,9 @@
-//! OpenAPI of what this server serves, made from the catalogue: v3, a document per group-version, and v2, one for
-//! all. Types and paths without prose, which is what clients check and complete with.
+//! OpenAPI of what this server serves, made from the catalogue: v3, a document per group-version and one for each
+//! other path, and v2, one for all. Types and paths without prose, which is what clients check and complete with.
 //!
 //! Documents are made on first use and kept. Those of the whole control plane are the proxy's to merge.
 
+mod overview;
 mod paths;
 mod schemas;
 pub(crate) mod v2;
@@ -12,8 +13,34 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use http::header::{ACCEPT, CACHE_CONTROL, HeaderValue};
+use http::{HeaderMap, StatusCode};
 use peerage_catalogue::Catalogue;
+use peerage_http::Response;
 use sha2::{Digest as _, Sha512};
+
+/// Whether a client that sends this Accept takes JSON. OpenAPI as protobuf is not offered.
+fn takes_json(headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all(ACCEPT).iter().peekable();
+    let empty = values.peek().is_none();
+    let takes = values.filter_map(|v| v.to_str().ok()).any(|value| {
+        value.is_empty()
+            || value.split(',').any(|clause| {
+                let bare = clause.split(';').next().unwrap_or_default().trim();
+                matches!(bare, "application/json" | "application/*" | "*/*")
+            })
+    });
+    empty || takes
+}
+
+/// An answer without a body and without a type.
+fn bare(code: StatusCode) -> Response {
+    let mut response = Response::new(peerage_http::empty());
+    *response.status_mut() = code;
+    let no_cache = HeaderValue::from_static("no-cache, private");
+    response.headers_mut().insert(CACHE_CONTROL, no_cache);
+    response
+}
 
 /// One document and the hash of its bytes, 128 upper-case hexadecimal digits.
 #[derive(Debug)]
@@ -45,9 +72,17 @@ pub(crate) struct OpenApi {
 }
 
 impl OpenApi {
-    pub(crate) fn new(catalogue: Arc<Catalogue>) -> Self {
-        let mut paths = BTreeMap::new();
+    /// `keys`: whether the keys of service account tokens are published.
+    pub(crate) fn new(catalogue: Arc<Catalogue>, keys: bool) -> Self {
+        let keys = overview::KEYS.iter().filter(|_| keys);
+        let others = overview::FIXED.iter().chain(keys);
+        let mut paths: BTreeMap<String, _> = others
+            .map(|path| ((*path).to_owned(), OnceLock::new()))
+            .collect();
         for group in catalogue.groups() {
+            if !group.name.is_empty() {
+                paths.insert(format!("apis/{}", group.name), OnceLock::new());
+            }
             for version in &group.versions {
                 let path = if group.name.is_empty() {
                     format!("api/{}", version.version)

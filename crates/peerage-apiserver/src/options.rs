@@ -1,5 +1,6 @@
 //! What an API server is told: plain, checked settings. Flags, files and their texts are the binary's.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub struct Options {
     pub serving: Serving,
     /// Who is asking.
     pub authentication: Authentication,
+    /// Whose token keys are published (`--service-account-*`).
+    pub service_accounts: Option<ServiceAccounts>,
     /// What they may do.
     pub authorization: AuthorizationMode,
     /// What is written down about it.
@@ -87,6 +90,17 @@ pub struct RequestHeader {
     pub uid_headers: Vec<String>,
     /// `--requestheader-extra-headers-prefix`.
     pub extra_prefixes: Vec<String>,
+}
+
+/// The issuer of service account tokens, as others may verify them.
+#[derive(Debug, Clone)]
+pub struct ServiceAccounts {
+    /// `--service-account-issuer`.
+    pub issuer: String,
+    /// `--service-account-key-file`, or the key that signs.
+    pub keys: Vec<PathBuf>,
+    /// `--service-account-jwks-uri`; this server when absent.
+    pub jwks_uri: Option<String>,
 }
 
 /// The audit log.
@@ -158,6 +172,53 @@ impl Default for Limits {
 pub enum Controller {
     /// Empties and removes terminating namespaces (`namespace`).
     Namespace,
+}
+
+impl Options {
+    /// The settings by the names of their flags, for who looks into a running server.
+    pub(crate) fn flags(&self) -> BTreeMap<&'static str, String> {
+        let path = |path: &Option<PathBuf>| {
+            path.as_ref()
+                .map_or_else(String::new, |p| p.display().to_string())
+        };
+        let controllers: Vec<_> = self.controllers.iter().map(|c| c.name()).collect();
+        let mode = match self.authorization {
+            AuthorizationMode::Rbac => "RBAC",
+            AuthorizationMode::AlwaysAllow => "AlwaysAllow",
+        };
+        BTreeMap::from([
+            ("anonymous-auth", self.authentication.anonymous.to_string()),
+            ("audit-log-path", path(&self.audit.path)),
+            ("authorization-mode", mode.to_owned()),
+            ("bind-address", self.serving.bind.ip().to_string()),
+            ("client-ca-file", path(&self.authentication.client_ca)),
+            ("controllers", controllers.join(",")),
+            ("emulated-version", self.version.clone()),
+            ("etcd-prefix", self.key_prefix.clone()),
+            ("event-ttl", format!("{}s", self.event_ttl.as_secs())),
+            ("max-connections", self.limits.connections.to_string()),
+            (
+                "max-mutating-requests-inflight",
+                self.limits.writes.to_string(),
+            ),
+            ("max-requests-inflight", self.limits.reads.to_string()),
+            ("peer-ca-file", path(&self.peers.ca)),
+            ("peer-hold", format!("{}s", self.peers.hold.as_secs())),
+            (
+                "request-timeout",
+                format!("{}s", self.limits.request_timeout.as_secs()),
+            ),
+            ("secure-port", self.serving.bind.port().to_string()),
+            (
+                "shutdown-delay-duration",
+                format!("{}s", self.shutdown_delay.as_secs()),
+            ),
+            (
+                "tls-cert-file",
+                self.serving.certificate.display().to_string(),
+            ),
+        ])
+    }
 }
 
 impl Controller {

@@ -141,9 +141,14 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
         .get_all(http::header::ACCEPT_ENCODING)
         .iter()
         .filter_map(|v| v.to_str().ok());
-    values
-        .flat_map(|v| v.split(','))
-        .any(|coding| coding.split(';').next().is_some_and(|c| c.trim() == "gzip"))
+    values.flat_map(|v| v.split(',')).any(|coding| {
+        let mut parts = coding.split(';').map(str::trim);
+        let refused = |p: &str| {
+            let weight = p.strip_prefix("q=").and_then(|q| q.parse::<f32>().ok());
+            weight.is_some_and(|q| q <= 0.0)
+        };
+        parts.next() == Some("gzip") && !parts.any(refused)
+    })
 }
 
 /// An answer of that type.

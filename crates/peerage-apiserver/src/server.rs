@@ -10,7 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use peerage_auth::audit::{AuditError, AuditLog, AuditOptions, Rotation};
-use peerage_auth::{AuthSetupError, Authenticator, AuthenticatorOptions, RequestHeaderOptions};
+use peerage_auth::{
+    AuthSetupError, Authenticator, AuthenticatorOptions, RequestHeaderOptions, TokenKeyError,
+    TokenKeys,
+};
 use peerage_catalogue::{Catalogue, CatalogueError};
 use peerage_core::{Exclusions, PeerView};
 use peerage_http::metrics::Registry as Metrics;
@@ -28,10 +31,10 @@ use tracing::{info, warn};
 use crate::api::Api;
 use crate::authz::{Authorizer, RbacKinds};
 use crate::cache::Cache;
-use crate::chain::{Chain, Inflight, Shared, is_constrained};
+use crate::chain::{Chain, Inflight, Shared};
 use crate::event_leases::EventLeases;
 use crate::health::Health;
-use crate::local::Local;
+use crate::local::{Issuer, Local, Process};
 use crate::loopback::Loopback;
 use crate::metrics::{self, RequestMetrics};
 use crate::openapi::OpenApi;
@@ -42,6 +45,10 @@ use crate::{bootstrap, controllers, discovery};
 
 /// How often certificate and token files are looked at.
 const RELOAD: Duration = Duration::from_secs(1);
+/// The minor version from which on `/statusz` and `/flagz` are there.
+const PAGES_SINCE: u32 = 37;
+/// The minor version from which on impersonation can be constrained.
+const CONSTRAINED_SINCE: u32 = 36;
 /// How long a start waits for the peers to be heard once.
 const PEERS_WAIT: Duration = Duration::from_secs(10);
 /// How long a stop waits for the store to take the farewell.
@@ -72,6 +79,9 @@ pub enum RunError {
     /// The audit log.
     #[error("cannot open the audit log (--audit-log-path)")]
     Audit(#[from] AuditError),
+    /// The keys of service account tokens.
+    #[error("cannot publish the keys of service account tokens")]
+    TokenKeys(#[from] TokenKeyError),
     /// The host name.
     #[error("cannot tell this host's name; give one with --hostname-override")]
     Hostname,
@@ -133,6 +143,7 @@ pub async fn start(options: Options, stop: CancellationToken) -> Result<Running,
     let tls = serving_tls(&options)?;
     let authenticator = Authenticator::load(authentication(&options))?;
     let peer_tls = peer_tls(&options.peers)?;
+    let issuer = issuer(&options, identity.address)?;
     let counts = Metrics::default();
     let audit = audit_log(&options, &counts)?;
 
@@ -185,8 +196,11 @@ pub async fn start(options: Options, stop: CancellationToken) -> Result<Running,
         authorizer: authorizer.clone(),
         health: health.clone(),
         metrics: counts.clone(),
-        openapi: OpenApi::new(catalogue.clone()),
+        openapi: OpenApi::new(catalogue.clone(), issuer.is_some()),
         proxy: proxy.clone(),
+        process: Process::new(options.flags()),
+        serves_pages: minor_of(&options.version) >= PAGES_SINCE,
+        issuer,
         limits: options.limits,
         event_leases: EventLeases::new(options.event_ttl),
         stopping: CancellationToken::new(),
@@ -211,7 +225,7 @@ pub async fn start(options: Options, stop: CancellationToken) -> Result<Running,
         inflight: Inflight::new(options.limits.reads, options.limits.writes),
         metrics: RequestMetrics::new(&counts),
         request_timeout: options.limits.request_timeout,
-        constrained_impersonation: is_constrained(&options.version),
+        constrained_impersonation: minor_of(&options.version) >= CONSTRAINED_SINCE,
     });
     let chain = Chain::new(shared, inner.clone());
     controllers::start(
@@ -388,6 +402,35 @@ fn serving_tls(options: &Options) -> Result<ServerTls, TlsError> {
             .map(|r| Pem::file(&r.client_ca)),
     );
     ServerTls::load(tls)
+}
+
+/// Whose token keys are published, if somebody's are. Only an https URL can be discovered.
+fn issuer(options: &Options, address: SocketAddr) -> Result<Option<Issuer>, RunError> {
+    let Some(given) = &options.service_accounts else {
+        return Ok(None);
+    };
+    let keys = TokenKeys::load(&given.keys)?;
+    if !given.issuer.starts_with("https://") {
+        warn!(
+            issuer = given.issuer,
+            "the issuer of service account tokens is no https URL; its keys are not published"
+        );
+        return Ok(None);
+    }
+    Ok(Some(Issuer {
+        issuer: given.issuer.clone(),
+        jwks_uri: given
+            .jwks_uri
+            .clone()
+            .unwrap_or_else(|| format!("https://{address}/openid/v1/jwks")),
+        keys,
+    }))
+}
+
+/// The minor version of `1.MINOR`.
+fn minor_of(version: &str) -> u32 {
+    let minor = version.split('.').nth(1);
+    minor.and_then(|m| m.parse().ok()).unwrap_or_default()
 }
 
 fn peer_tls(peers: &Peers) -> Result<Option<ClientTls>, TlsError> {

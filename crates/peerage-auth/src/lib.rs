@@ -10,6 +10,7 @@ mod certificate;
 
 pub mod identity_headers;
 mod request_header;
+mod token_keys;
 mod tokens;
 
 pub use audit::{AuditContext, AuditLog};
@@ -27,3 +28,4 @@ pub const PEER_PROXIED: http::HeaderName =
 /// certificate and with [`PEER_PROXIED`]. Such a request is never sent on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifiedPeer;
+pub use token_keys::{TokenKeyError, TokenKeys};

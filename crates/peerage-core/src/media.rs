@@ -12,6 +12,7 @@
 mod accept;
 mod body;
 mod discovery;
+mod page;
 mod resource;
 
 use crate::query::Query;
@@ -19,6 +20,7 @@ use crate::status::Status;
 
 pub use body::{BodyType, PatchType, UnsupportedMediaType, body_type, patch_type};
 pub use discovery::{DiscoveryAccept, DiscoveryDocument, DiscoveryPath, negotiate_discovery};
+pub use page::{PageAccept, negotiate_page};
 pub use resource::{Convert, Endpoint, MetaVersion, ResourceAccept, negotiate_resource};
 
 use accept::{Clause, Clauses};
@@ -127,6 +129,17 @@ pub fn is_pretty(query: &Query<'_>, user_agent: Option<&str>) -> bool {
                 .any(|prefix| agent.starts_with(prefix))
         }),
     }
+}
+
+/// The router's stage for a document that has these media types and no handler that looks closer.
+///
+/// # Errors
+/// None of them is accepted.
+pub fn negotiate_document(
+    accept: Option<&str>,
+    representations: &[&str],
+) -> Result<(), NotAcceptable> {
+    passes_router(accept, representations)
 }
 
 /// The router's stage: one of the bare types must be among those of the path, or `*/*`.

@@ -30,15 +30,6 @@ const NODE: &str = "system:node:";
 /// The group of users and of what belongs to them.
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
-/// Whether a Kubernetes version knows the constrained way.
-pub(crate) fn is_constrained(version: &str) -> bool {
-    let minor = version
-        .split('.')
-        .nth(1)
-        .and_then(|m| m.parse::<u32>().ok());
-    minor.is_some_and(|minor| minor >= 36)
-}
-
 /// Replaces the user of a request that asks for it.
 pub(super) fn apply(
     authorizer: &Authorizer,

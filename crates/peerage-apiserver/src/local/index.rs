@@ -10,23 +10,29 @@ use crate::api::Api;
 use crate::respond::Respond;
 
 /// Paths that are always there.
-const FIXED: [&str; 15] = [
+pub(super) const FIXED: [&str; 18] = [
     "/api",
     "/api/v1",
     "/apis",
     "/apis/",
     "/debug/peers",
+    "/flagz",
     "/healthz",
     "/healthz/ping",
     "/livez",
     "/livez/ping",
     "/metrics",
+    "/metrics/slis",
     "/openapi/v2",
     "/openapi/v3",
     "/openapi/v3/",
     "/readyz",
+    "/statusz",
     "/version",
 ];
+
+/// Paths that are there when token keys are published.
+const KEYS: [&str; 2] = ["/.well-known/openid-configuration", "/openid/v1/jwks"];
 
 #[derive(Serialize)]
 struct Index {
@@ -36,6 +42,9 @@ struct Index {
 /// Answers `/`.
 pub(super) fn answer(api: &Api, respond: &Respond) -> Response {
     let mut paths: BTreeSet<String> = FIXED.iter().map(|p| (*p).to_owned()).collect();
+    if api.issuer.is_some() {
+        paths.extend(KEYS.map(str::to_owned));
+    }
     for group in api.catalogue.groups().iter().filter(|g| !g.name.is_empty()) {
         paths.insert(format!("/apis/{}", group.name));
         paths.extend(

@@ -2,14 +2,16 @@
 
 use http::request::Parts;
 use http::{Method, StatusCode};
+use peerage_core::media::negotiate_document;
 use peerage_core::route::Explanation;
 use peerage_core::{GroupResource, PlainError, RequestInfo, Status};
 use peerage_http::{Body, Response};
 use peerage_proxy::DebugPeers;
 use serde::Serialize;
 
-use super::index;
+use super::{index, pages, token_keys};
 use crate::api::Api;
+use crate::error::ApiError;
 use crate::health::Page;
 use crate::openapi;
 use crate::respond::{self, Respond};
@@ -27,19 +29,29 @@ pub(super) async fn answer(
         let (page, check) = page;
         return api.health.answer(page, check, &info.query());
     }
+    if let Some(issuer) = &api.issuer {
+        match path.strip_suffix('/').unwrap_or(path) {
+            "/.well-known/openid-configuration" => {
+                return token_keys::configuration(issuer, parts, &respond);
+            }
+            "/openid/v1/jwks" => return token_keys::key_set(issuer, parts, &respond),
+            _ => {}
+        }
+    }
     match path {
         "/" | "/index.html" => index::answer(api, &respond),
         "/version" | "/version/" => version(api, parts, &respond),
-        "/metrics" => api.metrics.response(),
+        path if path.starts_with("/version/") => respond.error(&ApiError::unknown_path()),
+        "/metrics" | "/metrics/slis" => api.metrics.response(),
+        "/statusz" if api.serves_pages => pages::statusz(api, parts, &respond),
+        "/flagz" if api.serves_pages => pages::flagz(api, parts, &respond),
         "/debug/peers" => debug_peers(api, info, &respond),
         "/debug/peers/refresh" => refresh(api, parts, &respond),
         "/openapi/v2" => openapi::v2::answer(api, parts),
         path if path == "/openapi/v3" || path.starts_with("/openapi/v3/") => {
             openapi::v3::answer(api, info, parts)
         }
-        path if is_below_served_group(api, path) => {
-            respond.error(&crate::error::ApiError::unknown_path())
-        }
+        path if is_below_served_group(api, path) => respond.error(&ApiError::unknown_path()),
         _ => respond::plain(&PlainError::page_not_found()),
     }
 }
@@ -62,9 +74,9 @@ fn health_page(path: &str) -> Option<(Page, Option<&str>)> {
 
 /// A path that begins like a served group but leads nowhere is a Status; anything else is plain text.
 fn is_below_served_group(api: &Api, path: &str) -> bool {
-    let mut parts = path.trim_matches('/').split('/');
+    let mut parts = path.strip_prefix('/').unwrap_or(path).split('/');
     match (parts.next(), parts.next()) {
-        (Some("api"), Some(_)) => path.starts_with("/api"),
+        (Some("api"), Some(_)) => true,
         (Some("apis"), Some(group)) => api.resources.has_group(group),
         _ => false,
     }
@@ -110,6 +122,10 @@ fn refresh(api: &Api, parts: &Parts, respond: &Respond) -> Response {
 fn version(api: &Api, parts: &Parts, respond: &Respond) -> Response {
     if parts.method != Method::GET {
         return respond.error(&Status::method_not_allowed().into());
+    }
+    let accept = super::accept_of(&parts.headers);
+    if let Err(refusal) = negotiate_document(accept, &["application/json"]) {
+        return respond.error(&Status::from(refusal).into());
     }
     respond.document(StatusCode::OK, api.catalogue.version_info())
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::schemas::{Dialect, Writer};
 
-const JSON_TYPES: [&str; 3] = [
+pub(super) const JSON_TYPES: [&str; 3] = [
     "application/json",
     "application/vnd.kubernetes.protobuf",
     "application/yaml",
@@ -333,7 +333,7 @@ fn operation(dialect: Dialect, tag: &str, of: &Operation<'_>) -> Value {
     operation
 }
 
-fn content(types: &[&str], schema: &Value) -> Value {
+pub(super) fn content(types: &[&str], schema: &Value) -> Value {
     types
         .iter()
         .map(|t| ((*t).to_owned(), json!({ "schema": schema })))

@@ -48,9 +48,9 @@ pub(crate) fn answer(api: &Api, parts: &Parts) -> Response {
     let document = api.openapi.v2();
     let etag = format!("\"{}\"", document.hash);
     let mut response = if matches(&parts.headers, &etag) {
-        let mut response = Response::new(peerage_http::empty());
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-        response
+        super::bare(StatusCode::NOT_MODIFIED)
+    } else if !super::takes_json(&parts.headers) {
+        super::bare(StatusCode::NOT_ACCEPTABLE)
     } else {
         respond::respond(StatusCode::OK, "application/json", document.json.clone())
     };

@@ -4,12 +4,12 @@ use http::header::{CACHE_CONTROL, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LOC
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use peerage_catalogue::Catalogue;
-use peerage_core::{PlainError, RequestInfo};
+use peerage_core::RequestInfo;
 use peerage_http::Response;
 use serde_json::{Map, Value, json};
 
 use super::schemas::{Dialect, Writer};
-use super::{Document, paths};
+use super::{Document, overview, paths};
 use crate::api::Api;
 use crate::respond;
 
@@ -17,6 +17,9 @@ const INDEX: &str = "/openapi/v3";
 
 /// The document of a path such as `apis/apps/v1`.
 pub(super) fn document(catalogue: &Catalogue, path: &str) -> Value {
+    if let Some(document) = overview::document(catalogue, path) {
+        return document;
+    }
     let parts: Vec<&str> = path.split('/').collect();
     let (group, version) = match parts.as_slice() {
         ["apis", group, version] => (*group, *version),
@@ -33,34 +36,51 @@ pub(super) fn document(catalogue: &Catalogue, path: &str) -> Value {
         version,
         &mut found,
     );
+    whole(catalogue, found, writer.finish())
+}
+
+/// A document of these paths and types.
+pub(super) fn whole(
+    catalogue: &Catalogue,
+    paths: Map<String, Value>,
+    schemas: Map<String, Value>,
+) -> Value {
+    let mut components = json!({
+        "securitySchemes": { "BearerToken": { "type": "apiKey", "name": "authorization", "in": "header" } },
+    });
+    if !schemas.is_empty() {
+        components["schemas"] = schemas.into();
+    }
     json!({
         "openapi": "3.0.0",
         "info": { "title": "Kubernetes", "version": catalogue.version() },
-        "paths": found,
-        "components": {
-            "schemas": writer.finish(),
-            "securitySchemes": { "BearerToken": { "type": "apiKey", "name": "authorization", "in": "header" } },
-        },
+        "paths": paths,
+        "components": components,
     })
+}
+
+/// How a type is referred to.
+pub(super) fn reference(name: &str) -> String {
+    format!("#/components/schemas/{name}")
 }
 
 /// Answers the index or a document.
 pub(crate) fn answer(api: &Api, info: &RequestInfo<'_>, parts: &Parts) -> Response {
-    let path = info
-        .path()
-        .strip_prefix(INDEX)
-        .unwrap_or_default()
-        .trim_matches('/');
-    if path.is_empty() {
-        return index(api);
-    }
+    let below = info.path().strip_prefix(INDEX).unwrap_or_default();
+    let Some(path) = below.strip_prefix('/') else {
+        return index(api, &parts.headers);
+    };
     match api.openapi.v3(path) {
         Some(document) => serve(document, path, info.query().first("hash"), &parts.headers),
-        None => respond::plain(&PlainError::page_not_found()),
+        None => super::bare(StatusCode::NOT_FOUND),
     }
 }
 
-fn index(api: &Api) -> Response {
+fn index(api: &Api, headers: &HeaderMap) -> Response {
+    // It has no tag of its own, so nothing but "any" matches.
+    if matches(headers, "") {
+        return super::bare(StatusCode::NOT_MODIFIED);
+    }
     let mut paths = Map::new();
     for path in api.openapi.paths() {
         let Some(document) = api.openapi.v3(path) else {
@@ -83,12 +103,19 @@ fn serve(document: &Document, path: &str, hash: Option<&str>, headers: &HeaderMa
         let url = format!("{INDEX}/{path}?hash={}", document.hash);
         response.headers_mut().insert(LOCATION, value(url));
         response.headers_mut().insert(ETAG, value(etag));
+        response
+            .headers_mut()
+            .insert(VARY, HeaderValue::from_static("Accept"));
         return response;
     }
     let mut response = if matches(headers, &etag) {
-        let mut response = Response::new(peerage_http::empty());
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        super::bare(StatusCode::NOT_MODIFIED)
+    } else if !super::takes_json(headers) {
+        let mut response = super::bare(StatusCode::NOT_ACCEPTABLE);
         response
+            .headers_mut()
+            .insert(VARY, HeaderValue::from_static("Accept"));
+        return response;
     } else {
         respond::respond(StatusCode::OK, "application/json", document.json.clone())
     };
@@ -116,5 +143,6 @@ pub(super) fn matches(headers: &HeaderMap, etag: &str) -> bool {
         .filter_map(|v| v.to_str().ok());
     sent.flat_map(|v| v.split(','))
         .map(str::trim)
+        .filter(|tag| !tag.is_empty())
         .any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
 }

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use peerage_apiserver::options::{self, AuthorizationMode as Mode, Controller, Limits};
+use peerage_apiserver::options::{
+    self, AuthorizationMode as Mode, Controller, Limits, ServiceAccounts,
+};
 use peerage_apiserver::{Options, RunError, Running};
 use peerage_catalogue::RuntimeConfig;
 use peerage_core::audit::Policy;
@@ -107,6 +109,7 @@ fn options(settings: &ApiserverSettings, store: Arc<dyn Store>) -> Result<Option
             token_file: settings.authentication.tokens.clone(),
             anonymous: settings.authentication.anonymous,
         },
+        service_accounts: service_accounts(settings),
         authorization: match settings
             .authorization
             .contains(&AuthorizationMode::AlwaysAllow)
@@ -135,6 +138,21 @@ fn options(settings: &ApiserverSettings, store: Arc<dyn Store>) -> Result<Option
         shutdown_delay: settings.serving.shutdown_delay,
         drain: DRAIN,
         event_ttl: settings.event_ttl,
+    })
+}
+
+/// Whose token keys are published: the first issuer's, if there are keys.
+fn service_accounts(settings: &ApiserverSettings) -> Option<ServiceAccounts> {
+    let given = &settings.authentication.service_accounts;
+    let mut keys = given.keys.clone();
+    if keys.is_empty() {
+        keys.extend(given.signing_key.clone());
+    }
+    let issuer = given.issuers.first().filter(|_| !keys.is_empty())?.clone();
+    Some(ServiceAccounts {
+        issuer,
+        keys,
+        jwks_uri: None,
     })
 }
 
