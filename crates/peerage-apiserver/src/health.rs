@@ -79,6 +79,7 @@ impl Health {
             ),
         ];
         if page == Page::Readyz {
+            checks.insert(2, ("etcd-readiness", self.store.is_good()));
             checks.push(("informer-sync", self.cache.is_good()));
             checks.push(("shutdown", !self.stopping.load(Ordering::Acquire)));
         }

@@ -42,7 +42,8 @@ impl Local {
         let Some(info) = parts.extensions.remove::<Arc<RequestInfo<'static>>>() else {
             return crate::respond::failure(&Status::internal("the request was not parsed"));
         };
-        if !info.is_resource_request() {
+        let below = |prefix: &str| info.path().starts_with(prefix);
+        if !info.is_resource_request() || !(below("/api/") || below("/apis/")) {
             return nonresource::answer(&self.api, &info, &parts, body).await;
         }
         let plain = Respond::plain(&parts.headers, &info.query());

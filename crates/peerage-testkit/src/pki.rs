@@ -31,6 +31,7 @@ impl Pki {
         pki.leaf("server", &ca, "kube-apiserver", &[], &names);
         pki.leaf("admin", &ca, "admin", &["system:masters"], &[]);
         pki.leaf("alice", &ca, "alice", &["devs"], &[]);
+        pki.token_key("sa");
         pki.leaf("front-proxy-client", &front, "front-proxy-client", &[], &[]);
         pki
     }
@@ -79,6 +80,13 @@ impl Pki {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, issuer).unwrap();
         self.write(file, &certificate.pem(), &key);
+    }
+
+    /// The pair that signs service account tokens: RSA, as Kubernetes' own tools make it.
+    fn token_key(&self, name: &str) {
+        let key = KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
+        std::fs::write(self.file(&format!("{name}.key")), key.serialize_pem()).unwrap();
+        std::fs::write(self.file(&format!("{name}.pub")), key.public_key_pem()).unwrap();
     }
 
     fn write(&self, name: &str, certificate: &str, key: &KeyPair) {

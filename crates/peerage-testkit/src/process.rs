@@ -254,6 +254,8 @@ fn arguments(pki: &Pki, spec: &ServerSpec, audit: &Path) -> Vec<String> {
             file("front-proxy-ca.crt")
         ),
         "--requestheader-allowed-names=front-proxy-client".to_owned(),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        format!("--service-account-key-file={}", file("sa.pub")),
         format!("--audit-policy-file={}", policy.display()),
         format!("--audit-log-path={}", audit.display()),
     ];

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use peerage_apiserver::Options;
 use peerage_apiserver::options::{
-    Audit, Authentication, AuthorizationMode, Controller, Limits, Peers, Serving,
+    Audit, Authentication, AuthorizationMode, Controller, Limits, Peers, RequestHeader,
+    ServiceAccounts, Serving,
 };
 use peerage_store::Store;
 use tempfile::TempDir;
@@ -34,6 +35,8 @@ pub struct TestServerOptions {
     pub store: Arc<dyn Store>,
     /// What runs beside.
     pub controllers: Vec<Controller>,
+    /// Bounds on clients.
+    pub limits: Limits,
 }
 
 impl TestServerOptions {
@@ -43,6 +46,7 @@ impl TestServerOptions {
             version: version.to_owned(),
             store: Arc::new(peerage_store::memory::MemoryStore::new()),
             controllers: Vec::new(),
+            limits: Limits::default(),
         }
     }
 }
@@ -95,10 +99,15 @@ fn apiserver(options: TestServerOptions, pki: &Pki) -> Options {
         },
         authentication: Authentication {
             client_ca: Some(pki.file("ca.crt")),
-            request_header: None,
+            request_header: Some(front_proxy(pki)),
             token_file: None,
             anonymous: true,
         },
+        service_accounts: Some(ServiceAccounts {
+            issuer: "https://kubernetes.default.svc".to_owned(),
+            keys: vec![pki.file("sa.pub")],
+            jwks_uri: None,
+        }),
         authorization: AuthorizationMode::Rbac,
         audit: Audit::default(),
         peers: Peers {
@@ -111,11 +120,23 @@ fn apiserver(options: TestServerOptions, pki: &Pki) -> Options {
             server_name: SERVER_NAME.to_owned(),
             show_peer: false,
         },
-        limits: Limits::default(),
+        limits: options.limits,
         controllers: options.controllers,
         service_cluster_ip_range: Some("10.0.0.0/24".to_owned()),
         shutdown_delay: Duration::ZERO,
         drain: Duration::from_secs(1),
         event_ttl: Duration::from_secs(3600),
+    }
+}
+
+fn front_proxy(pki: &Pki) -> RequestHeader {
+    let names = |name: &str| vec![name.to_owned()];
+    RequestHeader {
+        client_ca: pki.file("front-proxy-ca.crt"),
+        allowed_names: names("front-proxy-client"),
+        username_headers: names("X-Remote-User"),
+        group_headers: names("X-Remote-Group"),
+        uid_headers: names("X-Remote-Uid"),
+        extra_prefixes: names("X-Remote-Extra-"),
     }
 }

@@ -7,7 +7,7 @@ use peerage_http::Response;
 use serde::Serialize;
 
 use crate::api::Api;
-use crate::respond::Respond;
+use crate::respond;
 
 /// Paths that are always there.
 pub(super) const FIXED: [&str; 18] = [
@@ -39,8 +39,8 @@ struct Index {
     paths: BTreeSet<String>,
 }
 
-/// Answers `/`.
-pub(super) fn answer(api: &Api, respond: &Respond) -> Response {
+/// Answers `/`, as indented JSON whatever is accepted.
+pub(super) fn answer(api: &Api) -> Response {
     let mut paths: BTreeSet<String> = FIXED.iter().map(|p| (*p).to_owned()).collect();
     if api.issuer.is_some() {
         paths.extend(KEYS.map(str::to_owned));
@@ -54,5 +54,6 @@ pub(super) fn answer(api: &Api, respond: &Respond) -> Response {
                 .map(|v| format!("/apis/{}/{}", group.name, v.version)),
         );
     }
-    respond.document(StatusCode::OK, &Index { paths })
+    let body = peerage_core::json::to_vec_pretty(&Index { paths }).unwrap_or_default();
+    respond::respond(StatusCode::OK, "application/json", body.into())
 }

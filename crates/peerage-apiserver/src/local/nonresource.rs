@@ -39,7 +39,7 @@ pub(super) async fn answer(
         }
     }
     match path {
-        "/" | "/index.html" => index::answer(api, &respond),
+        "/" | "/index.html" => index::answer(api),
         "/version" | "/version/" => version(api, parts, &respond),
         path if path.starts_with("/version/") => respond.error(&ApiError::unknown_path()),
         "/metrics" | "/metrics/slis" => api.metrics.response(),
