@@ -37,13 +37,14 @@ type Types = BTreeMap<String, BTreeMap<u32, String>>;
 
 /// Reads the modules (folders of `k8s.io/api` and the like, newest first) and writes the file.
 pub(crate) fn run(modules: &[PathBuf], out: &Path) -> Result<()> {
-    let mut types = Types::new();
+    let (mut types, mut aliases) = (Types::new(), BTreeMap::new());
     for module in modules {
         for (folder, package) in packages(module)? {
             for file in go_files(&folder)? {
                 let text = fs::read_to_string(&file)
                     .with_context(|| format!("reading {}", file.display()))?;
                 read(&text, &package, &mut types);
+                aliases.extend(text.lines().filter_map(|line| alias(line, &package)));
             }
         }
     }
@@ -51,6 +52,11 @@ pub(crate) fn run(modules: &[PathBuf], out: &Path) -> Result<()> {
         bail!(
             "no Go types with protobuf tags in {modules:?}: give the folders of k8s.io/api and its neighbours"
         );
+    }
+    for (name, of) in aliases {
+        if let Some(fields) = types.get(&of).cloned() {
+            types.entry(name).or_insert(fields);
+        }
     }
     let mut text = HEAD.to_owned();
     for (name, fields) in &types {
@@ -139,9 +145,31 @@ fn read(text: &str, package: &str, types: &mut Types) {
     }
 }
 
+/// A type that is another version's: `type X = v1.Y`.
+fn alias(line: &str, package: &str) -> Option<(String, String)> {
+    let mut words = line
+        .strip_prefix("type ")?
+        .split_whitespace()
+        .filter(|word| *word != "=");
+    let (name, of) = (words.next()?, words.next()?);
+    let (version, of) = of.split_once('.')?;
+    let group = package.rsplit_once('.')?.0;
+    (words.next().is_none() && version.starts_with('v')).then(|| {
+        (
+            format!("{package}.{name}"),
+            format!("{group}.{version}.{of}"),
+        )
+    })
+}
+
 /// One line of a struct: its number, and the field as it is written.
 fn field(line: &str, package: &str) -> Option<(u32, String)> {
-    let (declared, tag) = line.trim().split_once('`')?;
+    let line = line.trim();
+    // A field that was taken out may still stand there as a comment.
+    if line.starts_with("//") {
+        return None;
+    }
+    let (declared, tag) = line.split_once('`')?;
     let json = quoted(tag, "json:\"")?;
     let mut protobuf = quoted(tag, "protobuf:\"")?.split(',');
     let number = protobuf.nth(1)?.parse().ok()?;

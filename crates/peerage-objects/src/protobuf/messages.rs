@@ -65,9 +65,13 @@ impl Messages {
         self.0.get(name)
     }
 
-    /// Whether the type can be read.
-    pub fn contains(&self, name: &str) -> bool {
-        self.0.contains_key(name)
+    /// The names of a type's fields in JSON, those of inlined types included.
+    pub fn fields<'m>(&'m self, name: &str) -> Box<dyn Iterator<Item = &'m str> + 'm> {
+        let fields = self.0.get(name).map_or(&[][..], |m| &m.0);
+        Box::new(fields.iter().flat_map(|(_, field)| match field {
+            Field::Named { name, .. } => Box::new(std::iter::once(&**name)),
+            Field::Inline(inner) => self.fields(inner),
+        }))
     }
 }
 
