@@ -1,6 +1,8 @@
-//! Durations in Go's notation (`1h2m3.5s`), as `?timeout=` and many flags have them.
+//! Durations in Go's notation (`1h2m3.5s`), as `?timeout=`, flags and fields of type `Duration` have them.
 //!
 //! The errors are Go's, since a client that sends a bad one is shown them.
+//!
+//! Invariant: what [`show`] writes, [`parse_signed`] reads back as the same number.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -29,40 +31,55 @@ pub enum DurationError {
 /// # Errors
 /// What Go's parser refuses.
 pub fn parse(text: &str) -> Result<Option<Duration>, DurationError> {
+    let nanoseconds = parse_signed(text)?;
+    Ok(u64::try_from(nanoseconds).ok().map(Duration::from_nanos))
+}
+
+/// Reads a duration as its nanoseconds.
+///
+/// # Errors
+/// What Go's parser refuses.
+pub fn parse_signed(text: &str) -> Result<i64, DurationError> {
     let invalid = || DurationError::Invalid(text.to_owned());
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let mut rest = unsigned;
-    let mut total: u64 = 0;
-    if rest.is_empty() {
+    if unsigned.is_empty() {
         return Err(invalid());
     }
-    while !rest.is_empty() && unsigned != "0" {
-        let (number, after) = split(rest, |c| c.is_ascii_digit());
-        let (fraction, after) = match after.strip_prefix('.') {
-            Some(after) => split(after, |c| c.is_ascii_digit()),
-            None => ("", after),
-        };
-        if number.is_empty() && fraction.is_empty() {
-            return Err(invalid());
-        }
-        let (name, after) = split(after, |c| c != '.' && !c.is_ascii_digit());
-        let unit = unit(name).ok_or_else(|| match name {
-            "" => DurationError::MissingUnit(text.to_owned()),
-            _ => DurationError::UnknownUnit {
-                unit: name.to_owned(),
-                text: text.to_owned(),
-            },
-        })?;
-        total = nanoseconds(number, fraction, unit)
-            .and_then(|part| total.checked_add(part))
-            .ok_or_else(invalid)?;
+    let mut rest = if unsigned == "0" { "" } else { unsigned };
+    let mut total: u64 = 0;
+    while !rest.is_empty() {
+        let (part, after) = part(rest, text)?;
+        total = total.checked_add(part).ok_or_else(invalid)?;
         rest = after;
     }
-    let limit = i64::MAX.unsigned_abs() + u64::from(text.starts_with('-'));
-    if total > limit {
+    let signed = match text.starts_with('-') {
+        true => 0_i64.checked_sub_unsigned(total),
+        false => i64::try_from(total).ok(),
+    };
+    signed.ok_or_else(invalid)
+}
+
+/// The nanoseconds of a number with its unit at the start of `rest`, and what follows; `text` is for the errors.
+fn part<'a>(rest: &'a str, text: &str) -> Result<(u64, &'a str), DurationError> {
+    let invalid = || DurationError::Invalid(text.to_owned());
+    let (number, after) = split(rest, |c| c.is_ascii_digit());
+    let (fraction, after) = match after.strip_prefix('.') {
+        Some(after) => split(after, |c| c.is_ascii_digit()),
+        None => ("", after),
+    };
+    if number.is_empty() && fraction.is_empty() {
         return Err(invalid());
     }
-    Ok((total == 0 || !text.starts_with('-')).then(|| Duration::from_nanos(total)))
+    let (name, after) = split(after, |c| c != '.' && !c.is_ascii_digit());
+    let unit = unit(name).ok_or_else(|| match name {
+        "" => DurationError::MissingUnit(text.to_owned()),
+        _ => DurationError::UnknownUnit {
+            unit: name.to_owned(),
+            text: text.to_owned(),
+        },
+    })?;
+    let part = nanoseconds(number, fraction, unit).ok_or_else(invalid)?;
+    Ok((part, after))
 }
 
 fn split(text: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
@@ -96,6 +113,51 @@ fn unit(name: &str) -> Option<u64> {
         "h" => 3_600_000_000_000,
         _ => return None,
     })
+}
+
+/// Nanoseconds as Go writes them: in the largest units, without zeros at the end.
+#[must_use]
+pub fn show(nanos: i64) -> String {
+    let mut out = String::new();
+    let positive = nanos.unsigned_abs();
+    if nanos < 0 {
+        out.push('-');
+    }
+    if positive < 1_000_000_000 {
+        let (unit, size) = match positive {
+            0 => return "0s".to_owned(),
+            1..1_000 => ("ns", 1),
+            1_000..1_000_000 => ("µs", 1_000),
+            _ => ("ms", 1_000_000),
+        };
+        push_decimal(&mut out, positive, size);
+        out.push_str(unit);
+        return out;
+    }
+    let (hours, rest) = (positive / 3_600_000_000_000, positive % 3_600_000_000_000);
+    let (minutes, rest) = (rest / 60_000_000_000, rest % 60_000_000_000);
+    // Writing to a String cannot fail.
+    if hours > 0 {
+        let _ = write!(out, "{hours}h");
+    }
+    if hours > 0 || minutes > 0 {
+        let _ = write!(out, "{minutes}m");
+    }
+    push_decimal(&mut out, rest, 1_000_000_000);
+    out.push('s');
+    out
+}
+
+/// `number / size` without trailing zeros.
+fn push_decimal(out: &mut String, number: u64, size: u64) {
+    out.push_str(&(number / size).to_string());
+    let rest = number % size;
+    if rest > 0 {
+        let width = size.ilog10() as usize;
+        let digits = format!("{rest:0width$}");
+        out.push('.');
+        out.push_str(digits.trim_end_matches('0'));
+    }
 }
 
 /// Quotes as Go's time package does: what is not printable ASCII becomes the escapes of its bytes.
@@ -174,7 +236,25 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_duration_has_one_form() {
+        for (text, shown) in [
+            ("0", "0s"),
+            ("90m", "1h30m0s"),
+            ("-1.50s", "-1.5s"),
+            ("1500us", "1.5ms"),
+            ("10m", "10m0s"),
+        ] {
+            assert_eq!(show(parse_signed(text).unwrap()), shown);
+        }
+    }
+
     proptest! {
+        #[test]
+        fn what_is_shown_reads_back(nanoseconds: i64) {
+            prop_assert_eq!(parse_signed(&show(nanoseconds)), Ok(nanoseconds));
+        }
+
         #[test]
         fn no_text_panics(text in "[-+]?([0-9.]{0,25}[a-zµ é]{0,3}){0,4}") {
             let _ = parse(&text);

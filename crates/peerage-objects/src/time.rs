@@ -1,9 +1,7 @@
-//! Times and durations as Kubernetes' `metav1.Time`, `MicroTime` and `Duration` read and write them.
+//! Times as Kubernetes' `metav1.Time` and `MicroTime` read and write them.
 //!
 //! Times are shown in UTC, with no fraction or with exactly six digits. Errors have the texts of Go's `time`
-//! package. The clock is the caller's.
-
-use std::fmt::Write;
+//! package. The clock is the caller's; durations are `peerage_core::duration`'s.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -11,7 +9,7 @@ use jiff::tz::Offset;
 
 use crate::field::quote;
 
-/// Why a text is no time or no duration; the texts are Go's.
+/// Why a text is no time; the texts are Go's.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TimeError {
     /// A part of the layout is not there.
@@ -47,14 +45,6 @@ pub enum TimeError {
         text: String,
         /// What follows.
         rest: String,
-    },
-    /// The text is no duration.
-    #[error("time: {what} {}", quote(text))]
-    Duration {
-        /// What is wrong.
-        what: String,
-        /// The text.
-        text: String,
     },
 }
 
@@ -229,102 +219,6 @@ impl<'a> Reader<'a> {
 fn billionths(digits: &str) -> i32 {
     let digits = digits.bytes().chain(std::iter::repeat(b'0')).take(9);
     digits.fold(0, |number, digit| number * 10 + i32::from(digit - b'0'))
-}
-
-/// Reads Go's duration syntax (`1h2m3.5s`); the result is in nanoseconds.
-pub fn parse_duration(text: &str) -> Result<i64, TimeError> {
-    let invalid = |what: &str| {
-        let (what, text) = (what.to_owned(), text.to_owned());
-        TimeError::Duration { what, text }
-    };
-    let negative = text.starts_with('-');
-    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if rest == "0" {
-        return Ok(0);
-    }
-    if rest.is_empty() {
-        return Err(invalid("invalid duration"));
-    }
-    let mut total: i128 = 0;
-    while !rest.is_empty() {
-        let end = rest.find(|c: char| c != '.' && !c.is_ascii_digit());
-        let (number, after) = rest.split_at(end.unwrap_or(rest.len()));
-        let end = after.find(|c: char| c == '.' || c.is_ascii_digit());
-        let (unit, after) = after.split_at(end.unwrap_or(after.len()));
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if whole.is_empty() && fraction.is_empty() || fraction.contains('.') || whole.len() > 19 {
-            return Err(invalid("invalid duration"));
-        }
-        if unit.is_empty() {
-            return Err(invalid("missing unit in duration"));
-        }
-        let nanos = unit_nanos(unit)
-            .ok_or_else(|| invalid(&format!("unknown unit {} in duration", quote(unit))))?;
-        total += i128::from(whole.parse::<u64>().unwrap_or_default()) * nanos;
-        let fraction: String = fraction.chars().take(15).collect();
-        let places = u32::try_from(fraction.len()).unwrap_or_default();
-        let fraction = i128::from(fraction.parse::<u64>().unwrap_or_default());
-        total += fraction * nanos / 10i128.pow(places);
-        rest = after;
-    }
-    let total = if negative { -total } else { total };
-    i64::try_from(total).map_err(|_| invalid("invalid duration"))
-}
-
-fn unit_nanos(unit: &str) -> Option<i128> {
-    Some(match unit {
-        "ns" => 1,
-        "us" | "µs" | "μs" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "m" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        _ => return None,
-    })
-}
-
-/// Nanoseconds in Go's duration syntax.
-pub fn show_duration(nanos: i64) -> String {
-    let mut out = String::new();
-    let positive = nanos.unsigned_abs();
-    if nanos < 0 {
-        out.push('-');
-    }
-    if positive < 1_000_000_000 {
-        let (unit, size) = match positive {
-            0 => return "0s".to_owned(),
-            1..1_000 => ("ns", 1),
-            1_000..1_000_000 => ("µs", 1_000),
-            _ => ("ms", 1_000_000),
-        };
-        push_decimal(&mut out, positive, size);
-        out.push_str(unit);
-        return out;
-    }
-    let (hours, rest) = (positive / 3_600_000_000_000, positive % 3_600_000_000_000);
-    let (minutes, rest) = (rest / 60_000_000_000, rest % 60_000_000_000);
-    // Writing to a String cannot fail.
-    if hours > 0 {
-        let _ = write!(out, "{hours}h");
-    }
-    if hours > 0 || minutes > 0 {
-        let _ = write!(out, "{minutes}m");
-    }
-    push_decimal(&mut out, rest, 1_000_000_000);
-    out.push('s');
-    out
-}
-
-/// `number / size` without trailing zeros.
-fn push_decimal(out: &mut String, number: u64, size: u64) {
-    out.push_str(&(number / size).to_string());
-    let rest = number % size;
-    if rest > 0 {
-        let width = size.ilog10() as usize;
-        let digits = format!("{rest:0width$}");
-        out.push('.');
-        out.push_str(digits.trim_end_matches('0'));
-    }
 }
 
 #[cfg(test)]

@@ -18,13 +18,12 @@ use std::time::Duration;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Extensions, HeaderMap, Method, Uri, header};
-use peerage_core::{Query, RequestInfo, User};
+use peerage_core::{RequestInfo, User, duration};
 use peerage_http::{Body, ConnInfo, Request, Response, SendError, Stage};
 use tokio::time::{Instant, sleep_until};
 
 use crate::audit::Audit;
 use crate::error::ProxyError;
-use crate::go_duration;
 use crate::headers::{self, Outgoing};
 use crate::health::InFlight;
 use crate::peer::{Link, Peer};
@@ -311,12 +310,9 @@ fn wait(info: &RequestInfo<'_>, upgrade: bool, limit: Duration) -> Duration {
     if upgrade || info.verb() == "watch" {
         return limit;
     }
-    let asked = info.raw_target().split_once('?').and_then(|(_, query)| {
-        let query = Query::parse(query);
-        query.first("timeout").and_then(go_duration::parse)
-    });
+    let asked = info.query().first("timeout").map(duration::parse);
     match asked {
-        Some(asked) if !asked.is_zero() => asked.min(limit),
+        Some(Ok(Some(asked))) if !asked.is_zero() => asked.min(limit),
         _ => limit,
     }
 }

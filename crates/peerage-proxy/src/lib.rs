@@ -52,7 +52,6 @@ pub mod debug;
 mod discovery;
 mod error;
 mod forward;
-mod go_duration;
 pub mod headers;
 mod health;
 mod log_gate;

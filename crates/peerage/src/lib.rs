@@ -3,7 +3,7 @@
 //! - [`cli`]: the command line. [`exit`]: how a command ends.
 //! - [`apiserver`]: the settings of an API server. [`store`]: a store for several. [`pki`]: certificates and kubeconfigs. [`up`]: several servers.
 //!   [`explain`]: who answers a request.
-//! - [`client`], [`logging`], [`signals`], [`duration`], [`output`]: what several commands need.
+//! - [`client`], [`logging`], [`signals`], [`output`]: what several commands need.
 //!
 //! Servers, the store and the proxy are in crates of their own; this one chooses and starts them.
 
@@ -14,7 +14,6 @@ pub mod output;
 pub mod apiserver;
 pub mod cli;
 pub mod client;
-pub mod duration;
 pub mod exit;
 pub mod explain;
 pub mod logging;

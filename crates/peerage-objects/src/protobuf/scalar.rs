@@ -126,7 +126,7 @@ fn duration(raw: &[u8]) -> Result<String, ProtobufError> {
             nanos = n as i64;
         }
     }
-    Ok(crate::time::show_duration(nanos))
+    Ok(peerage_core::duration::show(nanos))
 }
 
 /// `RawExtension`, `FieldsV1`, `JSON`: JSON in field 1.

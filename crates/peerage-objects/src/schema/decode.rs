@@ -12,6 +12,7 @@
 
 use base64_text::Base64Error;
 use go_types::{go_name, int_name, wanted};
+use peerage_core::duration::{self, DurationError};
 use serde_json::{Map, Value};
 
 use super::{IntFormat, SchemaKind, StringFormat, StructSchema, TypeId, Types};
@@ -60,13 +61,16 @@ pub enum DecodeError {
         wanted: String,
     },
     /// A text that is no quantity.
-    #[error("{0}")]
+    #[error(transparent)]
     Quantity(#[from] QuantityError),
-    /// A text that is no time or duration.
-    #[error("{0}")]
+    /// A text that is no time.
+    #[error(transparent)]
     Time(#[from] TimeError),
+    /// A text that is no duration.
+    #[error(transparent)]
+    Duration(#[from] DurationError),
     /// A text that is no base64.
-    #[error("{0}")]
+    #[error(transparent)]
     Base64(#[from] Base64Error),
 }
 
@@ -330,7 +334,7 @@ fn canonical_text(format: StringFormat, text: &str) -> Result<String, DecodeErro
         StringFormat::Any => text.to_owned(),
         StringFormat::DateTime => time::show(time::parse(text)?),
         StringFormat::MicroTime => time::show_micro(time::parse_micro(text)?),
-        StringFormat::Duration => time::show_duration(time::parse_duration(text)?),
+        StringFormat::Duration => duration::show(duration::parse_signed(text)?),
         StringFormat::Byte => base64_text::canonical(text)?,
     })
 }

@@ -45,8 +45,8 @@ pub(crate) enum Fetched {
 /// Why a peer's document could not be had.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchError {
-    #[error("{0}")]
-    Send(#[source] SendError),
+    #[error(transparent)]
+    Send(SendError),
     #[error("no whole answer within the deadline")]
     Deadline,
     #[error("the peer answered with status {0}")]

@@ -20,8 +20,13 @@ pub fn parse_bool(text: &str) -> Result<bool, String> {
     }
 }
 
+/// Reads a duration in Go's notation. No flag has a use for one below zero.
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    crate::duration::parse(text).map_err(|e| e.to_string())
+    match peerage_core::duration::parse(text) {
+        Ok(Some(duration)) => Ok(duration),
+        Ok(None) => Err("it is below zero".to_owned()),
+        Err(error) => Err(format!("{error}; write it like 10m, 1h30m or 1.5s")),
+    }
 }
 
 /// The flags.
