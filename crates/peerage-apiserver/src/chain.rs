@@ -4,6 +4,8 @@
 
 mod impersonation;
 mod inflight;
+#[cfg(test)]
+mod tests;
 
 use std::convert::Infallible;
 use std::future::Future;

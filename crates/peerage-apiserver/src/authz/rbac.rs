@@ -1,6 +1,9 @@
 //! The stored roles and bindings, compiled: bindings by subject, so that a decision looks only at those that
 //! name the user or one of the user's groups.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
