@@ -44,6 +44,8 @@ mod resources;
 mod respond;
 mod server;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod validate;
 mod verbs;
 mod warnings;

@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::Method;
+use http::request::Parts;
 use peerage_core::media::{self, Endpoint, ResourceAccept};
 use peerage_core::{PlainError, RequestInfo, Status, User};
-use peerage_http::{Request, Response};
+use peerage_http::{Body, Request, Response};
 use tower::Service;
 
 use crate::api::Api;
@@ -23,6 +24,7 @@ use crate::error::ApiError;
 use crate::resources::{Found, Served};
 use crate::respond::Respond;
 use crate::verbs;
+use crate::warnings::Warnings;
 pub(crate) use pages::Process;
 pub(crate) use token_keys::Issuer;
 
@@ -46,6 +48,22 @@ impl Local {
         if !info.is_resource_request() || !(below("/api/") || below("/apis/")) {
             return nonresource::answer(&self.api, &info, &parts, body).await;
         }
+        let deprecated = deprecation(&self.api, &info);
+        let mut response = self.answer_resource(info, parts, body).await;
+        if let Some(text) = deprecated {
+            let warnings = Warnings::default();
+            warnings.add(&*text);
+            warnings.apply(response.headers_mut());
+        }
+        response
+    }
+
+    async fn answer_resource(
+        self,
+        info: Arc<RequestInfo<'static>>,
+        parts: Parts,
+        body: Body,
+    ) -> Response {
         let plain = Respond::plain(&parts.headers, &info.query());
         let found = find(&self.api, &info, &parts.method)
             .and_then(|served| Ok((accept(&info, &parts.headers)?, served)));
@@ -78,6 +96,18 @@ impl Service<Request> for Local {
     fn call(&mut self, request: Request) -> Self::Future {
         let local = self.clone();
         Box::pin(async move { Ok(local.answer(request).await) })
+    }
+}
+
+/// What whoever uses the resource is told of it.
+fn deprecation(api: &Api, info: &RequestInfo<'_>) -> Option<Arc<str>> {
+    match api.resources.find(info) {
+        Found::Resource(served) => {
+            let resource = &served.resource;
+            let used = info.verb() == "watch" || resource.has_verb(info.verb());
+            resource.rules.deprecated.clone().filter(|_| used)
+        }
+        _ => None,
     }
 }
 
@@ -173,6 +203,12 @@ fn check_method(info: &RequestInfo<'_>, served: &Served, method: &Method) -> Res
     let everywhere = resource.namespaced && info.namespace().is_empty();
     if everywhere && matches!(verb, "create" | "deletecollection") && resource.has_verb(verb) {
         return not_allowed();
+    }
+    let has_objects = ["get", "update", "patch", "delete"]
+        .into_iter()
+        .any(|verb| resource.has_verb(verb));
+    if named && !has_objects {
+        return Err(ApiError::unknown_path());
     }
     if verb == "create" && named || !named && !collection {
         return not_allowed();

@@ -10,6 +10,7 @@ mod commit;
 pub(crate) mod delete_options;
 pub(crate) mod options;
 mod prepare;
+mod services;
 mod versions;
 
 pub(crate) use commit::{Committed, create, current, modify, reload, remove, unreadable};

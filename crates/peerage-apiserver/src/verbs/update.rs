@@ -3,6 +3,7 @@
 use http::StatusCode;
 use peerage_core::Status;
 use peerage_http::{Body, Response};
+use peerage_objects::field::FieldError;
 use peerage_objects::meta;
 use serde_json::{Value, json};
 
@@ -28,6 +29,9 @@ pub(crate) async fn update(
     let sent = Preconditions::of(&object)?;
     let result = write::modify(call, &options, name, change, |old, current| {
         sent.check(call, old, current)?;
+        if call.resource().rules.conditional_update && sent.version.is_none() {
+            return Err(unconditional(call, name));
+        }
         // Read again over what is stored: what this version does not know of it stays.
         let new = body::object(call, wanted, &bytes, Some(old), options.field_validation)?;
         Ok(new)
@@ -39,6 +43,13 @@ pub(crate) async fn update(
         }
         other => render::object(call, StatusCode::OK, &other?.object),
     }
+}
+
+/// 422 for kinds whose updates have to say what they are based on.
+fn unconditional(call: &Call, name: &str) -> ApiError {
+    let why = "must be specified for an update";
+    let error = FieldError::invalid("metadata.resourceVersion", 0, why);
+    ApiError::invalid(call.resource(), name, vec![error])
 }
 
 fn may_create(call: &Call, sent: &Preconditions) -> bool {

@@ -16,7 +16,7 @@ use crate::authz::escalation;
 use crate::call::Call;
 use crate::error::ApiError;
 
-pub(crate) use namespace::deletable;
+pub(crate) use namespace::{Seen, deletable, seen};
 
 /// A built-in stage, by the name of kube-apiserver's plugin where there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,19 +68,6 @@ pub(crate) async fn mutate(
     }
     // No admission in Kubernetes, but there too it comes after what changes the object and before validation.
     escalation::confirm(call, new, old).await
-}
-
-/// Runs the stages that only say yes or no, when everything else has been said.
-pub(crate) async fn validate(
-    call: &Call,
-    new: &Value,
-    old: Option<&Value>,
-) -> Result<(), ApiError> {
-    if old.is_none() {
-        // The namespace may have gone while the other stages ran.
-        namespace::is_open(call, new).await?;
-    }
-    Ok(())
 }
 
 impl Stage {

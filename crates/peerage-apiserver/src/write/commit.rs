@@ -4,17 +4,22 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use peerage_core::Status;
-use peerage_store::{KeyValue, LeaseId, StoreError, StoreExt as _, WriteError};
+use peerage_store::{
+    Compare, KeyValue, LeaseId, Op, OpResponse, PutOp, StoreError, StoreExt as _, Txn, WriteError,
+};
 use serde_json::Value;
 
 use super::{
-    Change, WriteOptions, admission, before_update, finished_terminating, from_stored, to_stored,
+    Change, WriteOptions,
+    admission::{self, Seen},
+    before_update, finished_terminating, from_stored, to_stored,
 };
 use crate::cache::{CachedObject, Content};
 use crate::call::Call;
 use crate::error::ApiError;
 use crate::resources::Place;
 use crate::validate;
+use crate::write::services::{self, Held};
 
 /// Runs of one update while others change the same object. kube-apiserver tries for as long as the request lives.
 const TRIES: usize = 64;
@@ -39,13 +44,15 @@ pub(crate) async fn create(
         .catalogue
         .apply_defaults(call.resource(), &mut object);
     validate::create(call, &object)?;
-    admission::validate(call, &object, None).await?;
+    let namespace = admission::seen(call, &object, options.dry_run).await?;
+    let reserved = services::reserve(call, &mut object, None, options.dry_run).await?;
+    let owner = services::owner(call, &object);
     let own_name = object["metadata"]["name"]
         .as_str()
         .unwrap_or_default()
         .to_owned();
     let name: Arc<str> = call.name_of(&own_name).into();
-    let bytes = encode(call, object)?;
+    let bytes = encode(call, object.clone())?;
     let key = format!("{}{name}", place.prefix);
     if options.dry_run {
         return match call
@@ -63,16 +70,64 @@ pub(crate) async fn create(
         };
     }
     let lease = event_lease(call).await.map_err(|e| call.store_error(&e))?;
-    match call.api().store.create(key, bytes, lease).await {
+    let put = PutOp {
+        key: key.into(),
+        value: bytes,
+        lease,
+        ..PutOp::default()
+    };
+    match insert(call, put, namespace, &object).await {
         Ok(kv) => Ok(Committed {
             object: loaded(place, name, &kv),
             deleted: false,
         }),
-        Err(WriteError::Conflict { current, .. }) => {
-            Err(exists(call, &own_name, current.as_deref()))
+        Err(error) => {
+            // Where the store did not answer nobody knows whether the object is there.
+            if error.code() < 500 {
+                services::release(call, &owner, &reserved).await;
+            }
+            Err(error)
         }
-        Err(WriteError::Store(error)) => Err(call.store_error(&error)),
     }
+}
+
+/// Writes a new object, if there is none of that name and its namespace has not changed since it was seen.
+async fn insert(
+    call: &Call,
+    put: PutOp,
+    mut namespace: Option<Seen>,
+    object: &Value,
+) -> Result<KeyValue, ApiError> {
+    let own_name = object["metadata"]["name"].as_str().unwrap_or_default();
+    for _ in 0..TRIES {
+        let unchanged = namespace
+            .iter()
+            .map(|n| Compare::mod_revision(n.key.clone(), n.revision));
+        let txn = Txn::new()
+            .when([Compare::absent(put.key.clone())])
+            .when(unchanged)
+            .then([Op::Put(put.clone())])
+            .otherwise([Op::get(put.key.clone())]);
+        let response = call.api().store.txn(txn).await;
+        let response = response.map_err(|e| call.store_error(&e))?;
+        if response.succeeded {
+            return Ok(KeyValue {
+                key: put.key,
+                value: put.value,
+                create_revision: response.revision,
+                mod_revision: response.revision,
+                version: 1,
+                lease: put.lease,
+            });
+        }
+        if let Some(OpResponse::Range(found)) = response.responses.first()
+            && let Some(existing) = found.kvs.first()
+        {
+            return Err(exists(call, own_name, Some(existing)));
+        }
+        namespace = admission::seen(call, object, true).await?;
+    }
+    Err(Status::server_timeout(call.group_resource(), "create", 1).into())
 }
 
 /// Changes an object: `change` is given the current one in the request's version and returns what it is to be.
@@ -104,10 +159,31 @@ pub(crate) async fn modify(
             current = newer;
             continue;
         }
-        let Planned { bytes, gone } = planned?;
+        let Planned { mut new, gone, .. } = planned?;
+        let reserved = if gone {
+            Held::default()
+        } else {
+            services::reserve(call, &mut new, Some(&old), options.dry_run).await?
+        };
+        let owner = services::owner(call, &new);
+        let kept = if gone {
+            Held::default()
+        } else {
+            Held::of(call, &new)
+        };
+        let bytes = encode(call, new)?;
         match store(call, options, place, &current, bytes, gone).await? {
-            Stored::Done(committed) => return Ok(committed),
-            Stored::Changed(newer) => current = newer,
+            Stored::Done(committed) => {
+                if !options.dry_run {
+                    let left = Held::of(call, &old).without(&kept);
+                    services::release(call, &owner, &left).await;
+                }
+                return Ok(committed);
+            }
+            Stored::Changed(newer) => {
+                services::release(call, &owner, &reserved).await;
+                current = newer;
+            }
         }
     }
     Err(Status::server_timeout(call.group_resource(), call.info.verb(), 1).into())
@@ -115,7 +191,9 @@ pub(crate) async fn modify(
 
 /// What a change comes to.
 struct Planned {
-    /// The object as it is to be stored.
+    /// The object.
+    new: Value,
+    /// The same as it is to be stored.
     bytes: Bytes,
     /// Whether it goes with this write.
     gone: bool,
@@ -134,12 +212,9 @@ async fn plan(call: &Call, mut new: Value, old: &Value, part: Change) -> Result<
     admission::mutate(call, &mut new, Some(old)).await?;
     catalogue.apply_defaults(call.resource(), &mut new);
     validate::update(call, &new, old, part)?;
-    admission::validate(call, &new, Some(old)).await?;
     let gone = finished_terminating(&new);
-    Ok(Planned {
-        bytes: encode(call, new)?,
-        gone,
-    })
+    let bytes = encode(call, new.clone())?;
+    Ok(Planned { new, bytes, gone })
 }
 
 /// Removes an object now, unless it has become another than `expected`, which is then the inner error. Watchers
@@ -152,13 +227,18 @@ pub(crate) async fn remove(
 ) -> Result<Result<Committed, Arc<CachedObject>>, ApiError> {
     let place = call.place()?;
     json(expected)?;
+    let held = Held::of(call, &last);
+    let owner = services::owner(call, &last);
     let bytes = encode(call, last)?;
-    Ok(
-        match store(call, options, place, expected, bytes, true).await? {
-            Stored::Done(committed) => Ok(committed),
-            Stored::Changed(newer) => Err(newer),
-        },
-    )
+    match store(call, options, place, expected, bytes, true).await? {
+        Stored::Done(committed) => {
+            if !options.dry_run {
+                services::release(call, &owner, &held).await;
+            }
+            Ok(Ok(committed))
+        }
+        Stored::Changed(newer) => Ok(Err(newer)),
+    }
 }
 
 enum Stored {

@@ -62,6 +62,8 @@ pub struct Rules {
     pub finalizers: Vec<Arc<str>>,
     /// How long a deleted object stays so that its node can end it.
     pub grace: Grace,
+    /// What clients are told whenever they use the kind.
+    pub deprecated: Option<Arc<str>>,
     /// Named functions that a create runs.
     pub create_functions: Vec<Arc<str>>,
     /// Named functions that an update runs.

@@ -193,6 +193,7 @@ fn kind_header(rules: &mut Rules, word: &str) -> Option<()> {
 fn kind_line(rules: &mut Rules, line: &str) -> Option<()> {
     let (word, rest) = line.split_once(' ')?;
     match word {
+        "deprecated" => rules.deprecated = Some(rest.into()),
         "select" => {
             for word in rest.split(' ') {
                 rules.field_selectors.push(selector(word)?);

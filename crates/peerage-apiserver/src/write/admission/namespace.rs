@@ -1,6 +1,7 @@
 //! Namespaces as the place of other objects, and as objects of their own.
 
 use peerage_core::Status;
+use peerage_store::{Revision, StoreExt as _};
 use serde_json::Value;
 
 use crate::call::Call;
@@ -26,6 +27,49 @@ pub(super) fn label_with_name(namespace: &mut Value) {
     }
 }
 
+/// A namespace as a write has seen it; the write counts only if it is still the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    /// Its key in the store.
+    pub(crate) key: String,
+    pub(crate) revision: Revision,
+}
+
+/// The namespace of a new object as it is in the cache, or, where that is `stale`, in the store. None in cluster
+/// scope.
+///
+/// Differs: kube-apiserver looks into its cache only, so that an object may come into a namespace after the last look
+/// of the controller that empties it, and stay behind for ever.
+pub(crate) async fn seen(call: &Call, new: &Value, stale: bool) -> Result<Option<Seen>, ApiError> {
+    let namespace = call.info.namespace();
+    let namespaces = call.api().resources.get("", "v1", "namespaces");
+    let place = namespaces.and_then(|served| served.place.as_ref());
+    let (true, Some(served), Some(place)) = (call.resource().namespaced, namespaces, place) else {
+        return Ok(None);
+    };
+    let key = format!("{}{namespace}", place.prefix);
+    let cached = place.cache.get(namespace).filter(|_| !stale);
+    let (object, revision) = match cached {
+        Some(object) => (object.parse(), object.revision),
+        None => match call.api().store.get(key.clone()).await {
+            Ok(Some(kv)) => (serde_json::from_slice(&kv.value).ok(), kv.mod_revision),
+            Ok(None) => return Err(ApiError::not_found(&served.resource, namespace)),
+            Err(error) => return Err(call.store_error(&error)),
+        },
+    };
+    refuse_terminating(call, new, &object.unwrap_or_default())?;
+    Ok(Some(Seen { key, revision }))
+}
+
+fn refuse_terminating(call: &Call, new: &Value, namespace: &Value) -> Result<(), ApiError> {
+    if namespace["metadata"]["deletionTimestamp"].is_null() {
+        return Ok(());
+    }
+    let name = new["metadata"]["name"].as_str().unwrap_or_default();
+    let namespace = call.info.namespace();
+    Err(Status::namespace_terminating(call.group_resource(), name, namespace).into())
+}
+
 /// New objects need a namespace that is there and not on its way out.
 pub(super) async fn is_open(call: &Call, new: &Value) -> Result<(), ApiError> {
     let namespace = call.info.namespace();
@@ -38,9 +82,5 @@ pub(super) async fn is_open(call: &Call, new: &Value) -> Result<(), ApiError> {
     let Some(found) = super::find(call, ("", "v1", "namespaces"), namespace).await? else {
         return Err(ApiError::not_found(&served.resource, namespace));
     };
-    if found["metadata"]["deletionTimestamp"].is_string() {
-        let name = new["metadata"]["name"].as_str().unwrap_or_default();
-        return Err(Status::namespace_terminating(call.group_resource(), name, namespace).into());
-    }
-    Ok(())
+    refuse_terminating(call, new, &found)
 }

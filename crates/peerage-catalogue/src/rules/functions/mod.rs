@@ -75,9 +75,11 @@ const UPDATES: &[(&str, UpdateFn)] = &[
     ("daemonset-generation", daemonset::next_generation),
     ("namespace-finalizer", metadata::keep_namespace_finalizers),
     ("taint-time", metadata::keep_taint_time),
+    ("service-given", service::keep_given),
 ];
 
 const CHECKS: &[(&str, CheckFn)] = &[
+    ("service-addresses", service::check_addresses),
     ("deployment-selector", workload::check_deployment),
     ("stateful-set-selector", workload::check_stateful_set),
     ("daemon-set-selector", workload::check_daemon_set),
