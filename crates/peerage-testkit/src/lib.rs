@@ -8,6 +8,7 @@
 //! | [`cluster`] | several servers on one store |
 //! | [`process`] | servers and stores as processes of the executable |
 //! | [`recording`] | conversations with a real kube-apiserver, and the comparison with them |
+//! | [`simulation`] | a rolling upgrade under load, and what has to hold meanwhile |
 //!
 //! For tests only: nothing here is shipped, and what is broken here may panic.
 
@@ -18,4 +19,5 @@ pub mod pki;
 pub mod process;
 pub mod recording;
 pub mod server;
+pub mod simulation;
 pub mod wire;

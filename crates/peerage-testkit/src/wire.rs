@@ -13,6 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -260,6 +261,25 @@ pub struct Incoming {
 }
 
 impl Incoming {
+    /// The lines as they come, read by a task of their own; the body is let go when the receiver is dropped.
+    pub fn lines(mut self) -> mpsc::Receiver<Result<Vec<u8>, WireError>> {
+        let (sender, lines) = mpsc::channel(64);
+        tokio::spawn(async move {
+            loop {
+                let line = tokio::select! {
+                    line = self.line() => line.transpose(),
+                    () = sender.closed() => None,
+                };
+                let Some(line) = line else { return };
+                let broken = line.is_err();
+                if sender.send(line).await.is_err() || broken {
+                    return;
+                }
+            }
+        });
+        lines
+    }
+
     /// The next line; what comes after the last one is a line too.
     pub async fn line(&mut self) -> Result<Option<Vec<u8>>, WireError> {
         loop {

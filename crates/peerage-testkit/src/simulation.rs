@@ -1,0 +1,225 @@
+//! A rolling upgrade under load: several servers on one store, replaced one at a time by a newer version, killed at
+//! random, while clients use every verb and watch.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`fleet`] | the servers: started, replaced, killed; which are up |
+//! | [`writer`] | a client that knows what it has written, and what it must therefore find |
+//! | [`watcher`] | a client that writes down each event it is told |
+//! | [`history`] | the events as the store has them |
+//!
+//! What is held: an object that was written is found, with what was written last, by every server and only once; an
+//! object that exists, and an API that some server has, are never answered 404; each watch tells exactly the store's
+//! events, in order. A server that was killed may fail the requests it had; everything else may at most be told to
+//! come again (429, 503, 504).
+
+pub mod fleet;
+pub mod history;
+pub mod watcher;
+pub mod writer;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::time::{Instant, sleep};
+
+use fleet::Fleet;
+use history::{History, Truth};
+use watcher::Watcher;
+use writer::Writer;
+
+/// The namespace that clients write to.
+pub const NAMESPACE: &str = "upgrade";
+/// How many requests have to be answered between two disturbances, at most how long that may take.
+const REQUESTS_BETWEEN: u64 = 60;
+const LONGEST_BETWEEN: Duration = Duration::from_secs(4);
+/// Longest time for watches to catch up at the end.
+const CATCH_UP: Duration = Duration::from_secs(30);
+
+/// A kind that clients use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    /// `apiVersion`.
+    pub api_version: &'static str,
+    /// `kind`.
+    pub kind: &'static str,
+    /// The path of the collection.
+    pub collection: &'static str,
+    /// The prefix of its keys in the store.
+    pub keys: &'static str,
+    /// More members of an object.
+    pub rest: &'static str,
+}
+
+/// A kind that every version serves.
+pub const EVERYWHERE: Kind = Kind {
+    api_version: "v1",
+    kind: "ConfigMap",
+    collection: "/api/v1/namespaces/upgrade/configmaps",
+    keys: "/registry/configmaps/upgrade/",
+    rest: r#"{"data": {"a": "b"}}"#,
+};
+
+/// A kind that only the newest version serves.
+pub const NEWEST_ONLY: Kind = Kind {
+    api_version: "storagemigration.k8s.io/v1",
+    kind: "StorageVersionMigration",
+    collection: "/apis/storagemigration.k8s.io/v1/storageversionmigrations",
+    keys: "/registry/storageversionmigrations/",
+    rest: r#"{"spec": {"resource": {"group": "apps", "resource": "deployments"}}}"#,
+};
+
+/// What is simulated.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The executable of the servers.
+    pub executable: PathBuf,
+    /// The store's URL.
+    pub store: String,
+    /// Decides everything that is left to chance.
+    pub seed: u64,
+    /// How many servers.
+    pub servers: usize,
+    /// The version before.
+    pub from: String,
+    /// The version after.
+    pub to: String,
+}
+
+/// What happened, for the test's log.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Requests that were answered as they should be.
+    pub requests: u64,
+    /// Requests that were told to come again.
+    pub told_to_wait: u64,
+    /// Requests that a killed server took with it.
+    pub lost_with_a_server: u64,
+    /// Writes of which nobody knows whether they happened.
+    pub uncertain: u64,
+    /// Events that each watch told.
+    pub events: Vec<usize>,
+    /// How often watches had to list anew.
+    pub relists: usize,
+}
+
+/// What clients share.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// Whether every server knows that the newest kind exists.
+    pub newest_known: AtomicBool,
+    /// Whether writers should end.
+    pub over: AtomicBool,
+    /// All that ever happened, when writers have ended; watchers end when they have been told of it.
+    pub truth: OnceLock<Truth>,
+    answered: AtomicU64,
+    told_to_wait: AtomicU64,
+    lost: AtomicU64,
+    uncertain: AtomicU64,
+}
+
+/// Runs it; panics with the seed and what is wrong.
+pub async fn run(plan: Plan) -> Report {
+    let seed = plan.seed;
+    eprintln!(
+        "seed {seed}: {} servers, {} to {}",
+        plan.servers, plan.from, plan.to
+    );
+    let mut random = StdRng::seed_from_u64(seed);
+    let fleet = Arc::new(Fleet::start(&plan).await);
+    fleet.make_namespace(NAMESPACE).await;
+    let history = History::follow(&plan.store).await;
+    let shared = Arc::new(Shared::default());
+
+    let writers: Vec<_> = (0..4)
+        .map(|number| {
+            let kind = if number % 2 == 0 {
+                EVERYWHERE
+            } else {
+                NEWEST_ONLY
+            };
+            let writer = Writer::new(number, kind, fleet.clone(), shared.clone(), random.random());
+            tokio::spawn(writer.run())
+        })
+        .collect();
+    let watchers: Vec<_> = [EVERYWHERE, EVERYWHERE, NEWEST_ONLY]
+        .into_iter()
+        .map(|kind| {
+            let watcher = Watcher::new(kind, fleet.clone(), shared.clone(), random.random());
+            tokio::spawn(watcher.run())
+        })
+        .collect();
+
+    upgrade(&fleet, &shared, &plan, &mut random).await;
+    shared.over.store(true, Ordering::Relaxed);
+
+    let mut models = Vec::new();
+    for writer in writers {
+        models.push(finished(writer, seed).await);
+    }
+    let truth = history.settled(CATCH_UP).await;
+    shared.truth.set(truth.clone()).unwrap();
+    let mut report = Report {
+        requests: shared.answered.load(Ordering::Relaxed),
+        told_to_wait: shared.told_to_wait.load(Ordering::Relaxed),
+        lost_with_a_server: shared.lost.load(Ordering::Relaxed),
+        uncertain: shared.uncertain.load(Ordering::Relaxed),
+        ..Report::default()
+    };
+    for watcher in watchers {
+        let seen = finished(watcher, seed).await;
+        seen.check(&truth);
+        report.events.push(seen.events());
+        report.relists += seen.segments.len().saturating_sub(1);
+    }
+    for model in &models {
+        model.check_at_the_end(&fleet).await;
+    }
+    fleet.stop().await;
+    eprintln!("{report:?}");
+    report
+}
+
+/// Replaces every server, one at a time, and kills one at random before each; the first new one is killed at once.
+async fn upgrade(fleet: &Fleet, shared: &Shared, plan: &Plan, random: &mut StdRng) {
+    traffic(shared).await;
+    for slot in 0..plan.servers {
+        let victim = random.random_range(0..plan.servers);
+        fleet.kill(victim).await;
+        traffic(shared).await;
+        fleet.restart(victim).await;
+        traffic(shared).await;
+        fleet.replace(slot, &plan.to, random.random_bool(0.5)).await;
+        if slot == 0 {
+            fleet.wait_until_all_know_the_newest().await;
+            shared.newest_known.store(true, Ordering::Relaxed);
+            traffic(shared).await;
+            // The only one that has the newest kind: the others must say "later", and not "never".
+            fleet.kill(slot).await;
+            traffic(shared).await;
+            fleet.restart(slot).await;
+        }
+        traffic(shared).await;
+    }
+}
+
+/// Waits until clients had some requests answered.
+async fn traffic(shared: &Shared) {
+    let before = shared.answered.load(Ordering::Relaxed);
+    let end = Instant::now() + LONGEST_BETWEEN;
+    while shared.answered.load(Ordering::Relaxed) < before + REQUESTS_BETWEEN
+        && Instant::now() < end
+    {
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn finished<T>(task: tokio::task::JoinHandle<T>, seed: u64) -> T {
+    let waited = tokio::time::timeout(CATCH_UP, task).await;
+    let joined = waited.unwrap_or_else(|_| panic!("seed {seed}: a client does not end"));
+    joined.unwrap_or_else(|e| panic!("seed {seed}: {e}"))
+}
