@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use jiff::Timestamp;
 use peerage_catalogue::Catalogue;
 use peerage_store::{Store, StoreError, StoreExt as _, WriteError};
@@ -16,6 +17,8 @@ use crate::resources::Resources;
 
 /// Pause after the store did not answer.
 const RETRY: Duration = Duration::from_millis(300);
+/// Objects written at once: a start should not take hundreds of the store's round trips.
+const AT_ONCE: usize = 16;
 
 /// Writes what is missing; returns once everything is there.
 pub(crate) async fn ensure(store: &dyn Store, catalogue: &Catalogue, root: &str) {
@@ -27,26 +30,29 @@ pub(crate) async fn ensure(store: &dyn Store, catalogue: &Catalogue, root: &str)
             return;
         }
     };
-    let mut written = 0;
-    for object in objects {
-        let Some(key) = key_of(catalogue, root, &object) else {
-            continue;
-        };
-        loop {
-            match create(store, &key, object.clone(), &now).await {
-                Ok(new) => {
-                    written += usize::from(new);
-                    break;
-                }
-                Err(error) => {
-                    warn!(%error, key, "could not write an object of a fresh cluster; trying again");
-                    tokio::time::sleep(RETRY).await;
-                }
-            }
-        }
-    }
+    let keyed = objects
+        .into_iter()
+        .filter_map(|object| Some((key_of(catalogue, root, &object)?, object)));
+    let written: usize = futures::stream::iter(keyed)
+        .map(|(key, object)| create_at_last(store, key, object, &now))
+        .buffer_unordered(AT_ONCE)
+        .fold(0, |written, new| async move { written + usize::from(new) })
+        .await;
     if written > 0 {
         info!(objects = written, "wrote what a fresh cluster has");
+    }
+}
+
+/// Creates one object, however often the store has to be asked; whether it was missing.
+async fn create_at_last(store: &dyn Store, key: String, object: Value, now: &str) -> bool {
+    loop {
+        match create(store, &key, object.clone(), now).await {
+            Ok(new) => return new,
+            Err(error) => {
+                warn!(%error, key, "could not write an object of a fresh cluster; trying again");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
     }
 }
 

@@ -88,6 +88,8 @@ pub struct Plan {
     pub from: String,
     /// The version after.
     pub to: String,
+    /// Servers killed beside those that are replaced, one before each replacement.
+    pub kills: usize,
 }
 
 /// What happened, for the test's log.
@@ -184,15 +186,17 @@ pub async fn run(plan: Plan) -> Report {
     report
 }
 
-/// Replaces every server, one at a time, and kills one at random before each; the first new one is killed at once.
+/// Replaces every server, one at a time, and kills others at random; the first new one is killed at once.
 async fn upgrade(fleet: &Fleet, shared: &Shared, plan: &Plan, random: &mut StdRng) {
     traffic(shared).await;
     for slot in 0..plan.servers {
-        let victim = random.random_range(0..plan.servers);
-        fleet.kill(victim).await;
-        traffic(shared).await;
-        fleet.restart(victim).await;
-        traffic(shared).await;
+        if slot < plan.kills {
+            let victim = random.random_range(0..plan.servers);
+            fleet.kill(victim).await;
+            traffic(shared).await;
+            fleet.restart(victim).await;
+            traffic(shared).await;
+        }
         fleet.replace(slot, &plan.to, random.random_bool(0.5)).await;
         if slot == 0 {
             fleet.wait_until_all_know_the_newest().await;

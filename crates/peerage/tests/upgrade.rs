@@ -27,7 +27,7 @@ fn seed() -> u64 {
 }
 
 /// Two to five servers by the seed, from the oldest version to the newest.
-fn plan(store: &str, most: usize) -> Plan {
+fn plan(store: &str, most: usize, kills: usize) -> Plan {
     let seed = seed();
     let versions = peerage_catalogue::versions();
     Plan {
@@ -37,6 +37,7 @@ fn plan(store: &str, most: usize) -> Plan {
         servers: 2 + usize::try_from(seed % 4).unwrap().min(most - 2),
         from: versions.first().unwrap().to_string(),
         to: versions.last().unwrap().to_string(),
+        kills,
     }
 }
 
@@ -50,7 +51,7 @@ async fn an_upgrade_on_a_file_loses_and_doubles_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let storage = format!("sqlite:{}", directory.path().join("store.db").display());
     let store = StoreProcess::start(Path::new(PEERAGE), &storage).await;
-    something_happened(&simulation::run(plan(&store.url, 5)).await);
+    something_happened(&simulation::run(plan(&store.url, 5, 5)).await);
     store.process.stop().await;
 }
 
@@ -73,7 +74,7 @@ async fn an_upgrade_on_a_slow_store_loses_and_doubles_nothing() {
         stop.clone(),
     );
     let served = tokio::spawn(served);
-    something_happened(&simulation::run(plan(&url, 3)).await);
+    something_happened(&simulation::run(plan(&url, 3, 1)).await);
     stop.cancel();
     served.await.unwrap().unwrap();
 }

@@ -66,9 +66,7 @@ impl Fleet {
             slots: slots.collect(),
             seen: Mutex::new(vec![Seen::default(); plan.servers]),
         };
-        for slot in 0..plan.servers {
-            fleet.restart(slot).await;
-        }
+        futures::future::join_all((0..plan.servers).map(|slot| fleet.restart(slot))).await;
         fleet
     }
 
