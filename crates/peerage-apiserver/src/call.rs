@@ -6,7 +6,7 @@ use http::request::Parts;
 use peerage_catalogue::Resource;
 use peerage_core::media::ResourceAccept;
 use peerage_core::{GroupResource, Query, RequestInfo, Status, User};
-use peerage_objects::selector::FieldTerm;
+use peerage_objects::selector::{FieldTerm, LabelSelector};
 use peerage_store::StoreError;
 
 use crate::api::Api;
@@ -29,13 +29,15 @@ pub(crate) struct Call {
     respond: Respond,
 }
 
-/// Which objects a list, watch or deletecollection is about.
-pub(crate) struct Selection<'a> {
-    options: &'a ListOptions,
-    /// For each term of the field selector: where an object keeps the field.
-    fields: Vec<Field>,
+/// Which objects a list, watch or deletecollection is about: made once for a request, asked for each object.
+pub(crate) struct Selection {
+    /// What the names of the objects begin with: `namespace/`, or nothing.
+    prefix: String,
+    labels: LabelSelector,
+    /// The terms of the field selector, each with where an object keeps the field.
+    fields: Vec<(Field, FieldTerm)>,
     /// The one name in the path of a watch or list of a single object (`/watch/…/NAME`); empty for all.
-    name: &'a str,
+    name: String,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -128,11 +130,8 @@ impl Call {
         }
     }
 
-    /// Checks the field selector against what the kind can be selected by.
-    pub(crate) fn selection<'a>(
-        &'a self,
-        options: &'a ListOptions,
-    ) -> Result<Selection<'a>, ApiError> {
+    /// What the options select. Checks the field selector against what the kind can be selected by.
+    pub(crate) fn selection(&self, options: &ListOptions) -> Result<Selection, ApiError> {
         let own = &self.resource().rules.field_selectors;
         let find = |term: &FieldTerm| match term.field.as_str() {
             "metadata.name" => Ok(Field::Name),
@@ -143,16 +142,13 @@ impl Call {
                 .map(Field::Own)
                 .ok_or_else(|| self.unknown_field(other)),
         };
-        let fields = options
-            .fields
-            .terms()
-            .iter()
-            .map(find)
-            .collect::<Result<_, _>>()?;
+        let terms = options.fields.terms().iter();
+        let fields = terms.map(|term| Ok((find(term)?, term.clone())));
         Ok(Selection {
-            options,
-            fields,
-            name: self.info.name(),
+            prefix: self.prefix(),
+            labels: options.labels.clone(),
+            fields: fields.collect::<Result<_, ApiError>>()?,
+            name: self.info.name().to_owned(),
         })
     }
 
@@ -162,24 +158,25 @@ impl Call {
     }
 }
 
-impl Selection<'_> {
-    /// Whether it selects everything.
+impl Selection {
+    /// Whether it selects everything below its prefix.
     pub(crate) fn is_everything(&self) -> bool {
-        self.name.is_empty() && self.fields.is_empty() && self.options.labels.is_everything()
+        self.name.is_empty() && self.fields.is_empty() && self.labels.is_everything()
     }
 
     /// Whether it selects the object.
     pub(crate) fn matches(&self, object: &CachedObject) -> bool {
-        let terms = self.options.fields.terms().iter().zip(&self.fields);
-        let fields = terms.into_iter().all(|(term, field)| {
+        let fits = |(field, term): &(Field, FieldTerm)| {
             let value = match *field {
                 Field::Name => object.own_name(),
                 Field::Namespace => object.namespace(),
                 Field::Own(at) => object.fields.get(at).map_or("", |v| v),
             };
             (value == term.value) != term.negated
-        });
-        let named = self.name.is_empty() || self.name == object.own_name();
-        named && fields && self.options.labels.matches(object)
+        };
+        object.name.starts_with(&self.prefix)
+            && (self.name.is_empty() || self.name == object.own_name())
+            && self.fields.iter().all(fits)
+            && self.labels.matches(object)
     }
 }

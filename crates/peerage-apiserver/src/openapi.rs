@@ -19,18 +19,9 @@ use peerage_catalogue::Catalogue;
 use peerage_http::Response;
 use sha2::{Digest as _, Sha512};
 
-/// Whether a client that sends this Accept takes JSON. OpenAPI as protobuf is not offered.
+/// Whether the client takes JSON. OpenAPI as protobuf is not offered.
 fn takes_json(headers: &HeaderMap) -> bool {
-    let mut values = headers.get_all(ACCEPT).iter().peekable();
-    let empty = values.peek().is_none();
-    let takes = values.filter_map(|v| v.to_str().ok()).any(|value| {
-        value.is_empty()
-            || value.split(',').any(|clause| {
-                let bare = clause.split(';').next().unwrap_or_default().trim();
-                matches!(bare, "application/json" | "application/*" | "*/*")
-            })
-    });
-    empty || takes
+    peerage_core::media::takes_json(headers.get(ACCEPT).and_then(|v| v.to_str().ok()))
 }
 
 /// An answer without a body and without a type.

@@ -131,6 +131,20 @@ pub fn is_pretty(query: &Query<'_>, user_agent: Option<&str>) -> bool {
     }
 }
 
+/// Whether the client takes JSON from a handler that writes nothing else. It is OpenAPI's rule, which looks at types
+/// alone and not at their quality.
+#[must_use]
+pub fn takes_json(accept: Option<&str>) -> bool {
+    let header = accept.unwrap_or_default();
+    header.is_empty()
+        || header.split(',').map(bare_type).any(|bare| {
+            matches!(
+                bare,
+                "application/json" | "application/*" | "*/*" | "*" | ""
+            )
+        })
+}
+
 /// The router's stage for a document that has these media types and no handler that looks closer.
 ///
 /// # Errors

@@ -5,7 +5,7 @@
 use peerage_core::media::{
     Convert, DiscoveryDocument, DiscoveryPath, Encoding, Endpoint, Media, MetaVersion,
     NotAcceptable, body_type, is_pretty, negotiate_discovery, negotiate_resource, negotiate_status,
-    patch_type,
+    patch_type, takes_json,
 };
 use peerage_core::{Query, Status, StatusDetails};
 use proptest::prelude::*;
@@ -356,4 +356,21 @@ proptest! {
         }
         let _ = (negotiate_status(Some(&header)), body_type(Some(&header)), patch_type(Some(&header), true));
     }
+}
+
+#[test]
+fn openapi_is_json_for_whoever_does_not_rule_it_out() {
+    let yes = [
+        None,
+        Some(""),
+        Some("*/*"),
+        Some("application/json;q=0.1"),
+        Some("text/html, application/*"),
+    ];
+    let no = [
+        Some("text/html"),
+        Some("application/com.github.proto-openapi.spec.v2@v1.0+protobuf"),
+    ];
+    assert!(yes.into_iter().all(takes_json));
+    assert!(!no.into_iter().any(takes_json));
 }

@@ -59,7 +59,7 @@ pub(crate) async fn page(call: &Call, options: &ListOptions) -> Result<Page, Api
 async fn next_page(
     call: &Call,
     options: &ListOptions,
-    matcher: &Selection<'_>,
+    matcher: &Selection,
     token: &str,
     version: Option<Revision>,
 ) -> Result<Page, ApiError> {
@@ -87,7 +87,7 @@ async fn next_page(
 /// A page as of `revision`: from the cache when the kind has not changed since, else from the store.
 async fn stored_page(
     call: &Call,
-    matcher: &Selection<'_>,
+    matcher: &Selection,
     start: &str,
     revision: Revision,
     limit: usize,
@@ -113,7 +113,7 @@ async fn stored_page(
 /// when everything is selected.
 async fn stored_objects(
     call: &Call,
-    matcher: &Selection<'_>,
+    matcher: &Selection,
     start: &str,
     revision: Revision,
     limit: usize,
@@ -162,7 +162,7 @@ fn loaded<'a>(
 /// The objects that match, up to `limit`, and how the list goes on.
 fn cut(
     objects: Vec<Arc<CachedObject>>,
-    matcher: &Selection<'_>,
+    matcher: &Selection,
     limit: usize,
     revision: Revision,
 ) -> Page {

@@ -12,7 +12,7 @@ use peerage_store::Revision;
 use tokio::time::{Instant, sleep_until};
 
 use crate::cache::{CachedObject, Cursor, Event, Expired};
-use crate::call::Call;
+use crate::call::{Call, Selection};
 use crate::error::ApiError;
 use crate::list_options::ListOptions;
 use crate::render::{FrameKind, Frames};
@@ -45,20 +45,27 @@ enum Begin {
 /// Answers a watch.
 pub(crate) async fn watch(call: Call) -> Result<peerage_http::Response, ApiError> {
     let options = ListOptions::parse(&call.query(), true)?;
-    call.selection(&options)?;
+    let selection = call.selection(&options)?;
     let frames = Frames::new(&call)?;
     let begin = begin(&call, &options).await?;
     let life = options
         .timeout
         .unwrap_or_else(|| LIFE_MIN.mul_f64(1.0 + rand::random::<f64>()));
     let place = call.place()?.clone();
-    let watcher = Watcher::new(call, place, options, frames, begin, Instant::now() + life);
-    let content_type = "application/json";
+    let watcher = Watcher::new(
+        call,
+        place,
+        selection,
+        options.bookmarks,
+        frames,
+        begin,
+        Instant::now() + life,
+    );
     let body = stream::unfold(watcher, |mut watcher| async move {
         let bytes = watcher.next().await?;
         Some((Ok::<_, peerage_http::BoxError>(bytes), watcher))
     });
-    Ok(crate::respond::streaming(content_type, body))
+    Ok(crate::respond::streaming("application/json", body))
 }
 
 async fn begin(call: &Call, options: &ListOptions) -> Result<Begin, ApiError> {
@@ -111,7 +118,8 @@ async fn begin(call: &Call, options: &ListOptions) -> Result<Begin, ApiError> {
 struct Watcher {
     call: Call,
     place: Place,
-    options: ListOptions,
+    selection: Selection,
+    bookmarks: bool,
     frames: Frames,
     begin: Option<Begin>,
     cursor: Option<Cursor>,
@@ -130,7 +138,8 @@ impl Watcher {
     fn new(
         call: Call,
         place: Place,
-        options: ListOptions,
+        selection: Selection,
+        bookmarks: bool,
         frames: Frames,
         begin: Begin,
         end: Instant,
@@ -141,7 +150,8 @@ impl Watcher {
         Self {
             call,
             place,
-            options,
+            selection,
+            bookmarks,
             frames,
             begin: Some(begin),
             cursor: None,
@@ -162,7 +172,7 @@ impl Watcher {
             return Some(self.give_up(expired));
         }
         while !self.initial.is_empty() || self.say_end {
-            let bytes = self.send_initial()?;
+            let bytes = self.send_initial();
             if !bytes.is_empty() {
                 return Some(bytes);
             }
@@ -173,7 +183,7 @@ impl Watcher {
             if now >= self.end {
                 return None;
             }
-            if self.options.bookmarks && now >= self.bookmark && self.revision > 0 {
+            if self.bookmarks && now >= self.bookmark && self.revision > 0 {
                 return Some(self.send_bookmark());
             }
             let mut cursor = self.cursor?;
@@ -240,15 +250,14 @@ impl Watcher {
     }
 
     /// The next part of what the watch begins with; empty when none of it is selected.
-    fn send_initial(&mut self) -> Option<Bytes> {
+    fn send_initial(&mut self) -> Bytes {
         let mut out = Vec::new();
         let rest = self.initial.len().saturating_sub(BATCH);
-        let matcher = self.call.selection(&self.options).ok()?;
         for object in self
             .initial
             .drain(rest..)
             .rev()
-            .filter(|o| matcher.matches(o))
+            .filter(|o| self.selection.matches(o))
         {
             let revision = object.revision;
             self.frames
@@ -258,35 +267,23 @@ impl Watcher {
             self.frames
                 .bookmark(&self.call, self.revision, true, &mut out);
         }
-        Some(out.into())
+        out.into()
     }
 
     fn write(&self, event: &Event, out: &mut Vec<u8>) {
-        let Ok(matcher) = self.call.selection(&self.options) else {
-            return;
-        };
-        let prefix = self.call.prefix();
         let selected = |object: &Option<Arc<CachedObject>>| {
-            object
-                .as_ref()
-                .filter(|o| o.name.starts_with(&prefix) && matcher.matches(o))
-                .cloned()
+            object.as_ref().is_some_and(|o| self.selection.matches(o))
         };
-        match (selected(&event.previous), selected(&event.object)) {
-            (None, Some(new)) => {
-                self.frames
-                    .object(&self.call, FrameKind::Added, &new, event.revision, out)
-            }
-            (Some(_), Some(new)) => {
-                self.frames
-                    .object(&self.call, FrameKind::Modified, &new, event.revision, out)
-            }
-            (Some(old), None) => {
-                // What left the selection is shown as it was last selected, at the revision of the change.
-                self.frames
-                    .object(&self.call, FrameKind::Deleted, &old, event.revision, out);
-            }
-            (None, None) => {}
+        let shown = match (selected(&event.previous), selected(&event.object)) {
+            (false, true) => (FrameKind::Added, &event.object),
+            (true, true) => (FrameKind::Modified, &event.object),
+            // What left the selection is shown as it was last selected, at the revision of the change.
+            (true, false) => (FrameKind::Deleted, &event.previous),
+            (false, false) => return,
+        };
+        if let (kind, Some(object)) = shown {
+            self.frames
+                .object(&self.call, kind, object, event.revision, out);
         }
     }
 
@@ -294,7 +291,7 @@ impl Watcher {
         let bookmark = self.bookmark;
         tokio::select! {
             changed = self.changes.changed() => if changed.is_ok() { Wake::Changed } else { Wake::End },
-            () = sleep_until(bookmark), if self.options.bookmarks => Wake::Bookmark,
+            () = sleep_until(bookmark), if self.bookmarks => Wake::Bookmark,
             () = sleep_until(self.end) => Wake::End,
             () = self.call.api().stopping.cancelled() => Wake::End,
         }

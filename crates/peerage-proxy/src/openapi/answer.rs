@@ -11,6 +11,7 @@ use http::header::{
     IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use peerage_core::media;
 use peerage_http::{Request, Response, body};
 
 use super::{Elsewhere, INDEX, v2};
@@ -187,14 +188,5 @@ fn rebuilt(mut head: http::response::Parts, bytes: Bytes, head_only: bool) -> Re
 
 /// Whether the client takes JSON: the protobuf form of version 2 is not merged.
 fn takes_json(headers: &HeaderMap) -> bool {
-    let Some(accept) = headers.get(ACCEPT).and_then(|value| value.to_str().ok()) else {
-        return true;
-    };
-    accept.split(',').any(|clause| {
-        let kind = clause.split(';').next().unwrap_or_default().trim();
-        matches!(
-            kind,
-            "application/json" | "application/*" | "*/*" | "*" | ""
-        )
-    })
+    media::takes_json(headers.get(ACCEPT).and_then(|value| value.to_str().ok()))
 }
