@@ -1,0 +1,100 @@
+//! Holds the crates to ARCHITECTURE.md's table of which may use which.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap().to_owned()
+}
+
+/// The workspace's packages, as cargo sees them.
+fn packages() -> Vec<Value> {
+    let output = Command::new(std::env::var_os("CARGO").unwrap())
+        .args([
+            "metadata",
+            "--no-deps",
+            "--offline",
+            "--format-version",
+            "1",
+        ])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// The names of the dependencies whose kind passes; cargo calls the usual kind `null`.
+fn dependencies(package: &Value, kinds: &[Option<&str>]) -> BTreeSet<String> {
+    let all = package["dependencies"].as_array().unwrap().iter();
+    all.filter(|d| kinds.contains(&d["kind"].as_str()))
+        .map(|d| text(&d["name"]).to_owned())
+        .collect()
+}
+
+/// What each crate may use, from the table in ARCHITECTURE.md.
+fn allowed() -> BTreeMap<String, BTreeSet<String>> {
+    let page = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let rows: Vec<(String, &str)> = page
+        .lines()
+        .filter_map(|line| {
+            let mut cells = line.strip_prefix("| `")?.split(" | ");
+            let name = cells.next()?.strip_suffix('`')?;
+            Some((name.to_owned(), cells.next()?))
+        })
+        .filter(|(name, _)| name.starts_with("peerage") || name == "xtask")
+        .collect();
+    let full = |short: &str| format!("peerage-{short}");
+    rows.iter()
+        .enumerate()
+        .map(|(at, (name, uses))| {
+            let above = || rows[..at].iter().map(|(name, _)| name.clone()).collect();
+            let uses = match *uses {
+                "–" => BTreeSet::new(),
+                "all above" => above(),
+                "all" => rows.iter().map(|(name, _)| name.clone()).collect(),
+                listed => listed.split(", ").map(full).collect(),
+            };
+            (name.clone(), uses)
+        })
+        .collect()
+}
+
+#[test]
+fn crates_use_each_other_as_the_architecture_says() {
+    let allowed = allowed();
+    for package in packages() {
+        let name = text(&package["name"]);
+        let may = allowed
+            .get(name)
+            .unwrap_or_else(|| panic!("ARCHITECTURE.md's table has no row for {name}"));
+        let does = dependencies(&package, &[None, Some("build")]);
+        let beyond: Vec<_> = does
+            .iter()
+            .filter(|used| used.starts_with("peerage") && !may.contains(*used))
+            .collect();
+        assert!(beyond.is_empty(), "{name} must not use {beyond:?}");
+    }
+}
+
+#[test]
+fn every_package_says_what_it_is_and_under_which_licence() {
+    for package in packages() {
+        for field in ["description", "license", "repository", "rust_version"] {
+            assert!(
+                package[field].is_string(),
+                "{}: {field}",
+                text(&package["name"])
+            );
+        }
+    }
+}
