@@ -304,9 +304,11 @@ impl Frames {
             Some(Convert::PartialObjectMetadata(version)) => {
                 json!({ "kind": "PartialObjectMetadata", "apiVersion": version.api_version(), "metadata": meta })
             }
-            _ => json!({
-                "kind": &*call.resource().kind, "apiVersion": call.resource().api_version(), "metadata": meta,
-            }),
+            _ => {
+                let mut empty = call.api().catalogue.empty_object(call.resource());
+                empty["metadata"] = meta;
+                empty
+            }
         };
         put(&json!({ "type": "BOOKMARK", "object": object }), out);
         out.put_u8(b'\n');

@@ -275,3 +275,16 @@ fn an_update_that_has_not_been_defaulted_counts_the_same() {
     assert_eq!(new["spec"], old["spec"]);
     assert_eq!(new["metadata"]["generation"], 1);
 }
+
+#[test]
+fn an_empty_object_has_what_go_always_writes_and_no_defaults() {
+    let catalogue = catalogue();
+    let r = resource(&catalogue, "", "configmaps");
+    let empty = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {}});
+    assert_eq!(catalogue.empty_object(r), empty);
+    let r = resource(&catalogue, "apps", "deployments");
+    let empty = catalogue.empty_object(r);
+    assert_eq!(empty["spec"]["replicas"], Value::Null);
+    assert_eq!(empty["spec"]["strategy"], json!({}));
+    assert_eq!(empty["status"], json!({}));
+}

@@ -134,6 +134,7 @@ async fn odd_parameters_are_answered() {
         "watch=1&resourceVersion=99999999999999999999",
         "watch=1&timeoutSeconds=-5&resourceVersion=1",
         "watch=1&timeoutSeconds=9223372036854775807&resourceVersion=-1",
+        "watch=1&timeoutSeconds=9223372036854775807",
     ] {
         let path = format!("{CONFIG_MAPS}?{query}");
         let response = server.respond(Method::GET, &path, JSON, Bytes::new()).await;

@@ -204,3 +204,27 @@ async fn labels_alone_do_not_raise_a_generation() {
     let put = server.put(&path, deployment).await.ok();
     assert_eq!(put["metadata"]["generation"], 2);
 }
+
+#[tokio::test]
+async fn of_many_updates_of_a_missing_lease_one_creates_it_and_all_count() {
+    let server = Server::new().await;
+    let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
+    let puts = (0..16).map(|n| {
+        let server = &server;
+        let name = format!("c{n}");
+        async move {
+            let endpoints = json!({
+                "metadata": { "name": "e" },
+                "subsets": [{ "addresses": [{ "ip": format!("10.1.1.{n}") }] }],
+            });
+            let body = json!({ "metadata": { "name": "l" }, "spec": { "holderIdentity": name } });
+            let created = server.put(path, body).await.code == StatusCode::CREATED;
+            let endpoints = server
+                .put("/api/v1/namespaces/default/endpoints/e", endpoints)
+                .await;
+            (created, endpoints.ok())
+        }
+    });
+    let answers = join_all(puts).await;
+    assert_eq!(answers.iter().filter(|(created, _)| *created).count(), 1);
+}

@@ -52,7 +52,8 @@ async fn a_label_patch_through_the_older_server_keeps_what_only_the_newer_knows(
     // A whole object, read through the older server and written back, and one that leaves the field out.
     let mut read = old.get(&path).await.ok();
     read["metadata"]["labels"]["c"] = json!("d");
-    old.put(&path, read.clone()).await.ok();
+    let strict = format!("{path}?fieldValidation=Strict");
+    old.put(&strict, read).await.ok();
     assert_eq!(new.get(&path).await.ok()["status"][&field], value);
     let status = json!({ "metadata": { "name": "n" }, "status": { "phase": "Running" } });
     old.put(&format!("{path}/status"), status).await.ok();

@@ -7,12 +7,17 @@ use peerage_objects::field::FieldError;
 use peerage_objects::meta;
 use serde_json::{Value, json};
 
+use crate::authz::Attributes;
 use crate::cache::CachedObject;
 use crate::call::Call;
 use crate::error::ApiError;
 use crate::list_options::parse_version;
 use crate::render;
+use crate::write::options::FieldValidation;
 use crate::write::{self, Change, WriteOptions, before_create, body};
+
+/// Times that an update of a missing object is tried as an update again, because somebody has just created it.
+const CREATE_TRIES: usize = 8;
 
 /// Replaces an object.
 pub(crate) async fn update(
@@ -23,26 +28,34 @@ pub(crate) async fn update(
     let options = WriteOptions::parse(&call.query(), "UpdateOptions")?;
     let wanted = body::Wanted::of(call.resource());
     let bytes = body::as_json(call, wanted, body::read(call, request).await?)?;
-    let object = body::object(call, wanted, &bytes, None, options.field_validation)?;
+    // What is stored decides later which fields are unknown: those that it has may be repeated.
+    let object = body::object(call, wanted, &bytes, None, FieldValidation::Ignore)?;
     let name = call.info.name();
     meta::check_name(&object, name).map_err(|e| e.status())?;
     let sent = Preconditions::of(&object)?;
-    let result = write::modify(call, &options, name, change, |old, current| {
-        sent.check(call, old, current)?;
-        if call.resource().rules.conditional_update && sent.version.is_none() {
-            return Err(unconditional(call, name));
+    for _ in 0..CREATE_TRIES {
+        let result = write::modify(call, &options, name, change, |old, current| {
+            sent.check(call, old, current)?;
+            if call.resource().rules.conditional_update && sent.version.is_none() {
+                return Err(unconditional(call, name));
+            }
+            body::object(call, wanted, &bytes, Some(old), options.field_validation)
+        })
+        .await;
+        let missing = match result {
+            Err(error) if error.code() == 404 => error,
+            other => return render::object(call, StatusCode::OK, &other?.object),
+        };
+        let object = body::object(call, wanted, &bytes, None, options.field_validation)?;
+        if change != Change::Main || !may_create(call, &sent) {
+            return Err(missing);
         }
-        // Read again over what is stored: what this version does not know of it stays.
-        let new = body::object(call, wanted, &bytes, Some(old), options.field_validation)?;
-        Ok(new)
-    })
-    .await;
-    match result {
-        Err(error) if error.code() == 404 && change == Change::Main && may_create(call, &sent) => {
-            create_on_update(call, &options, object).await
+        match create_on_update(call, &options, object).await {
+            Err(error) if error.is_conflict() => {}
+            other => return other,
         }
-        other => render::object(call, StatusCode::OK, &other?.object),
     }
+    Err(Status::server_timeout(call.group_resource(), "update", 1).into())
 }
 
 /// 422 for kinds whose updates have to say what they are based on.
@@ -61,6 +74,15 @@ async fn create_on_update(
     options: &WriteOptions,
     mut object: Value,
 ) -> Result<Response, ApiError> {
+    let attributes = Attributes {
+        verb: "create",
+        ..Attributes::of(&call.info)
+    };
+    let decision = call.api().authorizer.decide(&call.user, &attributes);
+    if !decision.allowed {
+        let user = &call.user.name;
+        return Err(Status::forbidden_verb(user, "create", &call.info, &decision.reason()).into());
+    }
     object["metadata"]["name"] = json!(call.info.name());
     before_create(
         &call.api().catalogue,

@@ -24,6 +24,8 @@ const BATCH: usize = 256;
 const BOOKMARK: Duration = Duration::from_secs(60);
 /// Shortest and longest life of a watch without `timeoutSeconds` (`--min-request-timeout`, and its double).
 const LIFE_MIN: Duration = Duration::from_secs(1_800);
+/// Longest life of a watch, whatever it asks for.
+const LIFE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Where a watch begins.
 enum Begin {
@@ -48,9 +50,10 @@ pub(crate) async fn watch(call: Call) -> Result<peerage_http::Response, ApiError
     let selection = call.selection(&options)?;
     let frames = Frames::new(&call)?;
     let begin = begin(&call, &options).await?;
-    let life = options
-        .timeout
-        .unwrap_or_else(|| LIFE_MIN.mul_f64(1.0 + rand::random::<f64>()));
+    let life = options.timeout.map_or_else(
+        || LIFE_MIN.mul_f64(1.0 + rand::random::<f64>()),
+        |asked| asked.min(LIFE_MAX),
+    );
     let place = call.place()?.clone();
     let watcher = Watcher::new(
         call,

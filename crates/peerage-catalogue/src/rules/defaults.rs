@@ -7,7 +7,7 @@
 //! Invariant: doing it twice changes nothing more.
 
 use peerage_objects::schema::{SchemaKind, StructSchema, TypeId};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::functions;
 use super::text::{DefaultRule, TypeRules};
@@ -34,6 +34,16 @@ impl Catalogue {
         defaulter.schema_defaults(id, value, 0);
         defaulter.value(id, value, 0);
     }
+
+    /// An object of a resource in which nothing has been set, as Go writes it: what a bookmark of a watch is.
+    pub fn empty_object(&self, resource: &Resource) -> Value {
+        let mut object = json!({ "kind": &*resource.kind, "apiVersion": resource.api_version() });
+        if let Some(id) = resource.type_id {
+            let defaulter = Defaulter { base: &self.base };
+            defaulter.zero(id, &mut object, 0);
+        }
+        object
+    }
 }
 
 struct Defaulter<'a> {
@@ -41,6 +51,29 @@ struct Defaulter<'a> {
 }
 
 impl Defaulter<'_> {
+    /// Puts in the zero values that Go always writes.
+    fn zero(&self, id: TypeId, value: &mut Value, depth: usize) {
+        let kind = &self.base.types.types.get(id).kind;
+        let (SchemaKind::Struct(schema), Value::Object(fields)) = (kind, value) else {
+            return;
+        };
+        if depth > MAX_DEPTH {
+            return;
+        }
+        for (name, property) in &schema.properties {
+            let zero = property.default.as_ref().filter(|d| is_zero(d));
+            if let Some(zero) = zero.filter(|_| !fields.contains_key(&**name)) {
+                let mut zero = zero.clone();
+                self.zero(property.ty, &mut zero, depth + 1);
+                fields.insert(name.to_string(), zero);
+            }
+        }
+        if let Some(rules) = self.base.rules.of_type(id) {
+            put_nulls(rules, schema, fields);
+            fields.retain(|name, value| !(rules.omitted.contains(name) && *value == 0));
+        }
+    }
+
     /// OpenAPI's defaults alone, at all depths: a type's rules may look at what its fields hold by default.
     fn schema_defaults(&self, id: TypeId, value: &mut Value, depth: usize) {
         if depth > MAX_DEPTH {
@@ -163,6 +196,17 @@ fn put_schema_defaults(schema: &StructSchema, fields: &mut Map<String, Value>) {
         {
             fields.insert(name.to_string(), default.clone());
         }
+    }
+}
+
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(true) => false,
     }
 }
 
