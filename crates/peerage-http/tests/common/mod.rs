@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// Longer than anything takes that works; what waits for it has failed.
-pub const LONG: Duration = Duration::from_secs(20);
+pub const LONG: Duration = Duration::from_secs(60);
 
 pub struct Ca(CertifiedIssuer<'static, KeyPair>);
 

@@ -28,7 +28,7 @@ use super::documents;
 use super::pki::Pki;
 
 /// How long any expectation may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The local service: answers `local` to what it is given, 404 to what it does not have.
 #[derive(Clone, Default)]
