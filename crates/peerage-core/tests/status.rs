@@ -376,6 +376,17 @@ fn invalid_objects_tell_each_fault_once_in_the_message_and_all_in_the_causes() {
 }
 
 #[test]
+fn an_object_with_very_many_faults_gets_an_answer_of_bounded_size() {
+    let faults = (0..200_000).map(|i| StatusCause::required(format!("spec.list[{i}]"), ""));
+    let status = Status::invalid(GroupKind::new("", "Pod"), "p", faults.collect());
+    let causes = &status.details.as_ref().unwrap().causes;
+    assert_eq!(causes.len(), 257);
+    assert_eq!(causes[255].field, "spec.list[255]");
+    assert_eq!(causes[256].message, "and 199744 more");
+    assert!(status.message.ends_with(", and 199744 more]"));
+}
+
+#[test]
 fn generic_messages_follow_from_the_code() {
     for (code, given, reason, message) in [
         (

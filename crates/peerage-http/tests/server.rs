@@ -79,6 +79,50 @@ async fn a_target_that_is_none_is_a_bad_request() {
 }
 
 #[tokio::test]
+async fn a_head_that_two_readers_could_read_in_two_ways_is_refused_and_the_connection_closed() {
+    let server = plain(ServerOptions::default()).await;
+    for (head, status) in [
+        ("GET /a HTTP/1.1\r\n", "400"),
+        ("GET /a HTTP/1.1\r\nHost: x\r\nHost: y\r\n", "400"),
+        ("GET /a HTTP/1.1\r\nHost: x/y z\r\n", "400"),
+        ("CONNECT other:443 HTTP/1.1\r\nHost: x\r\n", "400"),
+        ("GET other:443 HTTP/1.1\r\nHost: x\r\n", "400"),
+        ("GET a HTTP/1.1\r\nHost: x\r\n", "400"),
+        (
+            "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n",
+            "501",
+        ),
+        (
+            "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+            "501",
+        ),
+    ] {
+        let answer = say(&server, format!("{head}\r\n").as_bytes()).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}"))
+                && answer.contains(&format!(r#""code":{status}}}"#)),
+            "{head}: {answer}"
+        );
+    }
+    for head in [
+        "GET /a HTTP/1.0\r\n",
+        "GET /a HTTP/1.1\r\nConnection: close\r\nHost: \r\n",
+        "GET /a HTTP/1.1\r\nConnection: close\r\nHost: [::1]:80\r\n",
+        "GET http://x/a HTTP/1.1\r\nConnection: close\r\nHost: x\r\n",
+        "OPTIONS * HTTP/1.1\r\nConnection: close\r\nHost: x\r\n",
+        "POST /a HTTP/1.1\r\nConnection: close\r\nHost: x\r\nTransfer-Encoding: Chunked\r\n",
+    ] {
+        let answer = say(&server, format!("{head}\r\n").as_bytes()).await;
+        assert!(
+            ["HTTP/1.0 200", "HTTP/1.1 200"]
+                .iter()
+                .any(|ok| answer.starts_with(ok)),
+            "{head}: {answer}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn heads_over_the_limits_are_refused_and_large_ones_within_are_served() {
     let server = plain(ServerOptions {
         max_header_bytes: 100 << 10,

@@ -2,6 +2,8 @@
 //!
 //! An error about a field is a cause of a `Status`; the words are [`StatusCause`]'s.
 
+use std::collections::HashSet;
+
 pub use peerage_core::StatusCause;
 pub use peerage_core::quote::quote;
 
@@ -10,12 +12,9 @@ pub type FieldError = StatusCause;
 
 /// Adds errors of a second check, but not the same fault of the same field twice.
 pub fn add_new(errors: &mut Vec<FieldError>, more: Vec<FieldError>) {
-    for error in more {
-        let known = |known: &FieldError| known.field == error.field && known.reason == error.reason;
-        if !errors.iter().any(known) {
-            errors.push(error);
-        }
-    }
+    let fault = |error: &FieldError| (error.field.clone(), error.reason.clone());
+    let mut known: HashSet<_> = errors.iter().map(fault).collect();
+    errors.extend(more.into_iter().filter(|error| known.insert(fault(error))));
 }
 
 /// A field's path with one more name: `spec` and `name` give `spec.name`.

@@ -3,6 +3,8 @@
 //! A form is `<what>`, or `<what>: <value>` where the value helps, then `: <detail>` when there is one.
 //! Strings are quoted, numbers and booleans bare, everything else is JSON.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -133,6 +135,9 @@ impl StatusCause {
     /// The fault as one line of an error message: the field, then the message.
     #[must_use]
     pub fn line(&self) -> String {
+        if self.field.is_empty() {
+            return self.message.clone();
+        }
         format!("{}: {}", self.field, self.message)
     }
 }
@@ -158,14 +163,29 @@ fn compact(value: &Value) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// How many faults an answer tells. A body of 3 MiB can have hundreds of thousands, each with a long text.
+pub(super) const MOST_FAULTS: usize = 256;
+
+/// Leaves out what is more than [`MOST_FAULTS`], and says how many those were.
+///
+/// Differs: kube-apiserver tells all of them.
+pub(super) fn bounded(mut causes: Vec<StatusCause>) -> Vec<StatusCause> {
+    let left_out = causes.len().saturating_sub(MOST_FAULTS);
+    if left_out > 0 {
+        causes.truncate(MOST_FAULTS);
+        causes.push(StatusCause {
+            message: format!("and {left_out} more"),
+            ..StatusCause::default()
+        });
+    }
+    causes
+}
+
 /// The faults as one text: alone as it is, several in brackets, equal ones once.
 pub(super) fn aggregate(causes: &[StatusCause]) -> String {
-    let mut lines: Vec<String> = Vec::with_capacity(causes.len());
-    for line in causes.iter().map(StatusCause::line) {
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-    }
+    let mut lines: Vec<String> = causes.iter().map(StatusCause::line).collect();
+    let mut told = HashSet::with_capacity(lines.len());
+    lines.retain(|line| told.insert(line.clone()));
     if lines.len() == 1 {
         lines.remove(0)
     } else {

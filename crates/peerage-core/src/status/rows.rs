@@ -295,9 +295,10 @@ impl Status {
         )
     }
 
-    /// 422: the object breaks rules. Equal faults are told once in the message, each in the causes.
+    /// 422: the object breaks rules. Equal faults are told once in the message, each in the causes, up to a bound.
     #[must_use]
     pub fn invalid(kind: GroupKind<'_>, name: &str, causes: Vec<StatusCause>) -> Self {
+        let causes = field::bounded(causes);
         let mut message = format!("{kind} {} is invalid", quote(name));
         if !causes.is_empty() {
             message = format!("{message}: {}", field::aggregate(&causes));

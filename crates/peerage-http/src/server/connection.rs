@@ -191,8 +191,7 @@ where
 
     fn call(&self, request: http::Request<Incoming>) -> Self::Future {
         let in_flight = self.answers.begin();
-        if request.headers().len() > self.max_headers {
-            let refused = refusal::too_many_headers();
+        if let Some(refused) = refusal::of(&request, self.max_headers) {
             return Box::pin(async move { Ok(refused.map(|body| in_flight.pace(body))) });
         }
         let mut request = request.map(body::boxed);

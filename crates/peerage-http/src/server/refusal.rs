@@ -11,8 +11,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use http::StatusCode;
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue, TRANSFER_ENCODING};
+use http::{Request, StatusCode, Version};
 use peerage_core::Status;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -63,14 +63,53 @@ fn refusal(bytes: &[u8]) -> Option<(usize, Bytes)> {
 
 const TOO_LARGE: &str = "the request's headers are too large or too many";
 
-/// The answer to a request with more header lines than allowed; over HTTP/2 the parser does not count them.
-pub(super) fn too_many_headers() -> Response {
-    let code = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-    let mut response = Response::new(body::full(status(code, TOO_LARGE)));
+/// The refusal of a head that hyper takes and no service shall see.
+pub(super) fn of<B>(request: &Request<B>, max_headers: usize) -> Option<Response> {
+    let (code, text) = if request.headers().len() > max_headers {
+        // Over HTTP/2 the parser does not count them.
+        (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, TOO_LARGE)
+    } else {
+        ambiguous(request)?
+    };
+    let mut response = Response::new(body::full(status(code, text)));
     *response.status_mut() = code;
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(CONTENT_TYPE, json);
-    response
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if request.version() < Version::HTTP_2 {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    Some(response)
+}
+
+/// What of a head another server on the way could have read differently (RFC 9112, 3.2 and 6.1).
+fn ambiguous<B>(request: &Request<B>) -> Option<(StatusCode, &'static str)> {
+    let (uri, headers) = (request.uri(), request.headers());
+    if uri.scheme().is_none() && uri.authority().is_some() {
+        let text = "the request target must be a path";
+        return Some((StatusCode::BAD_REQUEST, text));
+    }
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let coding = codings.next();
+    if codings.next().is_some()
+        || coding.is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"chunked"))
+    {
+        let text = "no transfer coding but chunked is supported";
+        return Some((StatusCode::NOT_IMPLEMENTED, text));
+    }
+    let mut hosts = headers.get_all(HOST).iter();
+    let text = match (hosts.next(), hosts.next()) {
+        (None, _) if request.version() == Version::HTTP_11 => "the Host header is missing",
+        (_, Some(_)) => "there is more than one Host header",
+        (Some(host), None) if !is_host(host.as_bytes()) => "the Host header is malformed",
+        _ => return None,
+    };
+    Some((StatusCode::BAD_REQUEST, text))
+}
+
+/// Whether all of it may occur in a host and a port (RFC 3986, 3.2.2).
+fn is_host(host: &[u8]) -> bool {
+    host.iter()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(byte))
 }
 
 fn status(code: StatusCode, text: &str) -> Vec<u8> {

@@ -179,6 +179,17 @@ fn no_finalizer_is_added_once_deletion_has_begun() {
 }
 
 #[test]
+fn a_list_of_many_controllers_is_not_repeated_for_each_of_them() {
+    let owners: Vec<Value> = (0..2000)
+        .map(|i| json!({"apiVersion": "v1", "kind": "Pod", "name": format!("p{i}"), "uid": "u", "controller": true}))
+        .collect();
+    let size = Value::from(owners.clone()).to_string().len();
+    let errors = create_errors(json!({"name": "x", "ownerReferences": owners}));
+    assert_eq!(errors.len(), 2);
+    assert!(errors.iter().map(String::len).sum::<usize>() < 3 * size);
+}
+
+#[test]
 fn a_deletion_that_has_begun_is_only_brought_forward() {
     let mut object = stored();
     mark_deleting(&mut object, now(), 30);

@@ -1,5 +1,7 @@
 //! What metadata must look like, in Kubernetes' order and words.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::{FOREGROUND, Meta, ORPHAN, managed};
@@ -8,6 +10,9 @@ use crate::names::{self, NameRule};
 
 /// How large all annotations of an object together may be, in bytes.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
+
+/// Of how many controllers too many an error tells: each error repeats the whole list of owners.
+const SURPLUS_CONTROLLERS_TOLD: usize = 2;
 
 /// The names that a kind's objects may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -144,6 +149,7 @@ fn annotations(annotations: Option<&Map<String, Value>>, errors: &mut Vec<FieldE
 fn owners(owners: &[Value], errors: &mut Vec<FieldError>) {
     let list = "metadata.ownerReferences";
     let mut controller: Option<String> = None;
+    let mut surplus = 0;
     for (at, owner) in owners.iter().enumerate() {
         let path = field::index(list, at);
         let text = |name| owner.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -164,7 +170,9 @@ fn owners(owners: &[Value], errors: &mut Vec<FieldError>) {
             let name = format!("{}/{}", text("kind"), text("name"));
             match &controller {
                 None => controller = Some(name),
+                Some(_) if surplus == SURPLUS_CONTROLLERS_TOLD => {}
                 Some(first) => {
+                    surplus += 1;
                     let all: Vec<String> = owners.iter().map(rendered).collect();
                     let detail = format!(
                         "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {name}"
@@ -221,7 +229,7 @@ fn finalizers(meta: Meta<'_>, errors: &mut Vec<FieldError>) {
 }
 
 fn no_new_finalizers(meta: Meta<'_>, before: Meta<'_>, errors: &mut Vec<FieldError>) {
-    let before = before.finalizers();
+    let before: HashSet<&str> = before.finalizers().into_iter().collect();
     let mut added = meta.finalizers();
     added.retain(|finalizer| !before.contains(finalizer));
     if !added.is_empty() {

@@ -148,15 +148,18 @@ fn retain_keys(original: &mut Fields, patch: &mut Fields) -> Result<(), String> 
     let Some(keys) = patch.remove(RETAIN_KEYS) else {
         return Ok(());
     };
-    let keys = texts(&keys).ok_or("invalid patch format of retainKeys")?;
+    let keys: HashSet<&str> = texts(&keys)
+        .ok_or("invalid patch format of retainKeys")?
+        .into_iter()
+        .collect();
     let stray = |(name, value): (&String, &Value)| {
         let exempt = value.is_null() || name.starts_with(DELETE_FROM) || name.starts_with(ORDER);
-        !exempt && !keys.contains(&name.as_str())
+        !exempt && !keys.contains(name.as_str())
     };
     if patch.iter().any(stray) {
         return Err("invalid patch format of retainKeys".to_owned());
     }
-    original.retain(|name, _| keys.contains(&name.as_str()));
+    original.retain(|name, _| keys.contains(name.as_str()));
     Ok(())
 }
 
