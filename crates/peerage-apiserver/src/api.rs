@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use peerage_auth::Authenticator;
 use peerage_catalogue::Catalogue;
 use peerage_http::metrics::Registry;
 use peerage_proxy::PeerProxy;
@@ -23,6 +24,7 @@ pub(crate) struct Api {
     pub(crate) resources: Resources,
     pub(crate) cache: Arc<Cache>,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) authorizer: Arc<Authorizer>,
     pub(crate) health: Arc<Health>,
     pub(crate) limits: Limits,

@@ -7,6 +7,7 @@
 pub(crate) mod escalation;
 pub(crate) mod rbac;
 mod rules;
+pub(crate) mod validate;
 
 use std::sync::{Arc, PoisonError, RwLock};
 

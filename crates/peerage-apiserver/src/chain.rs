@@ -29,7 +29,7 @@ pub(crate) use inflight::Inflight;
 
 /// What the chain needs; shared by all connections.
 pub(crate) struct Shared {
-    pub(crate) authenticator: Authenticator,
+    pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) authorizer: Arc<Authorizer>,
     pub(crate) audit: AuditLog,
     pub(crate) inflight: Inflight,

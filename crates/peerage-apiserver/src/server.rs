@@ -141,7 +141,7 @@ pub async fn start(options: Options, stop: CancellationToken) -> Result<Running,
     })?;
     let identity = identity(&options, bound)?;
     let tls = serving_tls(&options)?;
-    let authenticator = Authenticator::load(authentication(&options))?;
+    let authenticator = Arc::new(Authenticator::load(authentication(&options))?);
     let peer_tls = peer_tls(&options.peers)?;
     let issuer = issuer(&options, identity.address)?;
     let counts = Metrics::default();
@@ -193,6 +193,7 @@ pub async fn start(options: Options, stop: CancellationToken) -> Result<Running,
         resources,
         cache,
         store: options.store.clone(),
+        authenticator: authenticator.clone(),
         authorizer: authorizer.clone(),
         health: health.clone(),
         metrics: counts.clone(),

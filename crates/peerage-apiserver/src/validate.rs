@@ -6,6 +6,7 @@ use peerage_objects::meta::{self, NameLimits};
 use peerage_objects::schema::{self, Checks};
 use serde_json::Value;
 
+use crate::authz;
 use crate::call::Call;
 use crate::error::ApiError;
 use crate::write::Change;
@@ -21,7 +22,11 @@ pub(crate) fn create(call: &Call, object: &Value) -> Result<(), ApiError> {
             longest: resource.rules.longest_name,
         },
     );
-    errors.extend(call.api().catalogue.validate(resource, object, None));
+    errors.extend(authz::validate::check(resource, object));
+    field::add_new(
+        &mut errors,
+        call.api().catalogue.validate(resource, object, None),
+    );
     // What the kind's own rules have said in their words the schema does not say again.
     field::add_new(&mut errors, content(call, object));
     refuse(call, object, errors)
@@ -39,7 +44,9 @@ pub(crate) fn update(
         return Ok(());
     }
     let mut errors = meta::validate_update(new, old);
-    errors.extend(
+    errors.extend(authz::validate::check(call.resource(), new));
+    field::add_new(
+        &mut errors,
         call.api()
             .catalogue
             .validate(call.resource(), new, Some(old)),

@@ -26,7 +26,7 @@ pub(crate) async fn dispatch(call: Call, body: Body) -> Result<Response, ApiErro
         "status" => part(call, body, Change::Status).await,
         "finalize" => part(call, body, Change::Part).await,
         "scale" => scale::scale(call, body).await,
-        _ => Err(later(&call)),
+        _ => Err(later(&call).await),
     }
 }
 
@@ -57,8 +57,13 @@ async fn part(call: Call, body: Body, change: Change) -> Result<Response, ApiErr
     }
 }
 
-/// 501 for a subresource whose handler does not exist.
-fn later(call: &Call) -> ApiError {
+/// 501 for a subresource whose handler does not exist; 404 where there is not even the object.
+async fn later(call: &Call) -> ApiError {
+    if let Some(place) = &call.served.place
+        && let Err(error) = crate::write::current(call, place, call.info.name()).await
+    {
+        return error;
+    }
     let message = format!(
         "this server does not implement the subresource {}/{}",
         call.info.resource(),

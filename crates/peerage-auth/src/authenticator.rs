@@ -285,6 +285,14 @@ impl Authenticator {
         })
     }
 
+    /// Whose bearer token this is.
+    #[must_use]
+    pub fn user_of_token(&self, token: &str) -> Option<Arc<User>> {
+        self.tokens
+            .as_ref()
+            .and_then(|tokens| tokens.get().user(token))
+    }
+
     fn by_token(&self, request: &Parts) -> Result<Option<Authenticated>, AuthError> {
         let websocket;
         let token = match tokens::bearer(&request.headers) {
@@ -298,8 +306,7 @@ impl Authenticator {
             },
         };
         // A token is never taken for "no token", also where there is nobody to know it.
-        let known = self.tokens.as_ref().and_then(|t| t.get().user(token));
-        let user = known.ok_or(AuthError::Token)?;
+        let user = self.user_of_token(token).ok_or(AuthError::Token)?;
         Ok(Some(Authenticated {
             user,
             method: Method::Token,

@@ -247,10 +247,9 @@ async fn a_flood_of_headers_is_refused_and_the_server_goes_on() {
     }
     let long = Outgoing::new("GET", "/version").header("X-Long", &"y".repeat(4 << 20));
     for request in [many, long] {
-        match admin.send(&request).await {
-            Ok(answer) => assert!(matches!(answer.status(), 400 | 431), "{}", answer.status()),
-            // It may close while the client still writes.
-            Err(_) => {}
+        // It may close while the client still writes; then there is no answer to read.
+        if let Ok(answer) = admin.send(&request).await {
+            assert!(matches!(answer.status(), 400 | 431), "{}", answer.status());
         }
         assert_eq!(get(&admin, "/version").await.status(), 200);
     }

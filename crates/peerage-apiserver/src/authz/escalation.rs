@@ -15,7 +15,7 @@ use super::{Attributes, Rule, SYSTEM_MASTERS};
 use crate::call::Call;
 use crate::error::ApiError;
 
-const GROUP: &str = "rbac.authorization.k8s.io";
+pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Fields of `metadata` whose change grants nothing.
 const HARMLESS: [&str; 6] = [

@@ -30,7 +30,7 @@ fn chain(mode: Mode, inner: HttpService) -> Chain {
         role_bindings: Arc::default(),
     };
     let shared = Shared {
-        authenticator: Authenticator::load(options).unwrap(),
+        authenticator: Arc::new(Authenticator::load(options).unwrap()),
         authorizer: Arc::new(Authorizer::new(mode, kinds)),
         audit: AuditLog::off(),
         inflight: Inflight::new(2, 1),

@@ -51,6 +51,7 @@ pub(crate) async fn create(call: Call, request: Body) -> Result<Response, ApiErr
             review["spec"] = json!({});
             status
         }
+        "TokenReview" => whose_token(call, &review)?,
         kind => {
             let message = format!("this server does not answer a {kind}");
             return Err(Status::generic(501, &message).into());
@@ -100,6 +101,24 @@ fn who_am_i(call: &Call, review: &mut Value) -> Value {
         info["extra"] = json!(user.extra);
     }
     json!({ "userInfo": info })
+}
+
+/// Whose bearer token somebody was shown. Tokens of the file are for any audience.
+fn whose_token(call: &Call, review: &Value) -> Result<Value, ApiError> {
+    let token = review["spec"]["token"].as_str().unwrap_or_default();
+    if token.is_empty() {
+        let why = "token is required for TokenReview in authentication";
+        return Err(ApiError::bad_request(why));
+    }
+    let Some(user) = call.api().authenticator.user_of_token(token) else {
+        return Ok(json!({ "user": {}, "error": "invalid bearer token" }));
+    };
+    let mut status = json!({ "authenticated": true, "user": &*user });
+    let audiences = &review["spec"]["audiences"];
+    if audiences.as_array().is_some_and(|a| !a.is_empty()) {
+        status["audiences"] = audiences.clone();
+    }
+    Ok(status)
 }
 
 /// Whose access a review asks about.
