@@ -11,6 +11,7 @@
 //! [`Server::serve`] from returning once the drain time is over.
 
 mod connection;
+mod leftover;
 mod pace;
 mod refusal;
 

@@ -381,6 +381,36 @@ async fn an_answer_that_is_not_read_is_given_up_and_releases_what_it_holds() {
 }
 
 #[tokio::test]
+async fn a_body_that_nobody_reads_costs_neither_the_answer_nor_the_connection() {
+    let server = plain(ServerOptions::default()).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    // Twice over one connection, with the body after the head.
+    for _ in 0..2 {
+        let head = "POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        tokio::task::yield_now().await;
+        stream.write_all(&vec![b'x'; 100_000]).await.unwrap();
+        let mut answer = [0; 1024];
+        let length = timeout(LONG, stream.read(&mut answer)).await.unwrap();
+        let answer = String::from_utf8_lossy(&answer[..length.unwrap()]).into_owned();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(answer.ends_with("/unread"), "{answer}");
+        assert!(!answer.contains("connection: close"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_never_comes_holds_up_an_answer_for_a_moment_only() {
+    let server = plain(ServerOptions::default()).await;
+    for expect in ["", "Expect: 100-continue\r\n"] {
+        let head = format!("POST /late HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n{expect}\r\n");
+        let answer = say(&server, head.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(answer.ends_with("/late"), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn connections_over_the_limit_wait_their_turn() {
     let server = plain(ServerOptions {
         max_connections: 1,

@@ -22,6 +22,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
+use super::leftover::Leftover;
 use super::pace::{Answers, InFlight};
 use super::refusal::{self, Refusals};
 use super::{ConnInfo, Drain, ServerOptions, TlsPeer};
@@ -197,14 +198,17 @@ where
         let mut request = request.map(body::boxed);
         request.extensions_mut().insert(self.info.clone());
         request.extensions_mut().insert(self.drain.clone());
+        let (request, leftover) = Leftover::of(request);
         let answer = self.service.clone().oneshot(request);
-        Box::pin(answered(answer, in_flight, self.panics.clone()))
+        let panics = self.panics.clone();
+        Box::pin(answered(answer, leftover, in_flight, panics))
     }
 }
 
 /// Waits for an answer, be it that of a panic.
 async fn answered(
     answer: impl Future<Output = Result<Response, Infallible>> + Send,
+    leftover: Leftover,
     in_flight: InFlight,
     panics: Counter,
 ) -> Result<Response, Infallible> {
@@ -215,6 +219,7 @@ async fn answered(
             panicked()
         }
     };
+    leftover.discard().await;
     Ok(response.map(|body| in_flight.pace(body)))
 }
 
