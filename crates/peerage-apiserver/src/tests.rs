@@ -106,6 +106,7 @@ impl Server {
             resources: Resources::new(&catalogue, ROOT, &cache),
             cache,
             store: store.clone(),
+            authenticator: Arc::new(peerage_auth::Authenticator::load(Default::default()).unwrap()),
             authorizer: Arc::new(Authorizer::new(
                 AuthorizationMode::AlwaysAllow,
                 RbacKinds {
