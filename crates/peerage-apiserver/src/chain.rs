@@ -2,6 +2,7 @@
 //! audit, impersonation, limits, authorization (discovery included), a deadline; then the proxy, and behind it
 //! the local handlers.
 
+mod closing;
 mod impersonation;
 mod inflight;
 #[cfg(test)]
@@ -18,7 +19,7 @@ use http::Method;
 use peerage_auth::audit::{self, AuditContext, AuditLog};
 use peerage_auth::{Authenticator, VerifiedPeer};
 use peerage_core::{PlainError, RequestInfo, Status, User};
-use peerage_http::{ConnInfo, HttpService, Request, Response};
+use peerage_http::{ConnInfo, Drain, HttpService, Request, Response};
 use tower::Service;
 
 use crate::authz::{Attributes, Authorizer, Decision};
@@ -157,9 +158,15 @@ impl Chain {
             return Err(Status::forbidden_request(&user.name, info, &decision.reason()).into());
         }
         // It is always ready: nothing behind it has a queue of its own.
+        let drain = request.extensions().get::<Drain>().cloned();
         let answer = self.inner.call(request);
         let response = if long_running {
-            answer.await
+            let watch = info.verb() == "watch";
+            let response = answer.await;
+            match drain.filter(|_| watch) {
+                Some(drain) => response.map(|r| closing::end_with(r, drain.closing)),
+                None => response,
+            }
         } else {
             match tokio::time::timeout(deadline, answer).await {
                 Ok(response) => response,

@@ -7,24 +7,26 @@ mod namespace;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::api::Api;
 use crate::loopback::Loopback;
 use crate::options::Controller;
 
-/// Starts the controllers that are wanted; they end with `stop`.
+/// Starts the controllers that are wanted; they end with `stop`, giving up their lead.
 pub(crate) fn start(
     wanted: &[Controller],
     api: &Arc<Api>,
     client: &Loopback,
     holder: &str,
     stop: &CancellationToken,
-) {
+) -> TaskTracker {
+    let running = TaskTracker::new();
     for controller in wanted {
         let lease = leader::Leadership::new(client.clone(), controller.name(), holder);
         match controller {
             Controller::Namespace => {
-                tokio::spawn(namespace::run(
+                running.spawn(namespace::run(
                     api.clone(),
                     client.clone(),
                     lease,
@@ -33,4 +35,6 @@ pub(crate) fn start(
             }
         }
     }
+    running.close();
+    running
 }

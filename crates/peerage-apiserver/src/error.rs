@@ -95,6 +95,8 @@ impl ApiError {
 }
 
 /// What went wrong in the store, as a client is told.
+///
+/// Differs: kube-apiserver answers 500 or 504 while its store is away; 503 with `Retry-After` is what clients retry.
 pub(crate) fn of_store(error: &StoreError, resource: &Resource, operation: &str) -> ApiError {
     match error {
         StoreError::Compacted { .. } => ApiError::expired(
@@ -102,7 +104,10 @@ pub(crate) fn of_store(error: &StoreError, resource: &Resource, operation: &str)
         ),
         StoreError::TooLarge { .. } => Status::too_large(error).into(),
         error if error.is_transient() => {
-            Status::server_timeout(group_resource(resource), operation, 1).into()
+            let what = group_resource(resource);
+            ApiError::unavailable(format!(
+                "the {operation} of {what} could not be completed: {error}"
+            ))
         }
         error => Status::internal(error.to_string()).into(),
     }

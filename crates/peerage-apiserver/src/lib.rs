@@ -8,10 +8,11 @@
 //! | `local` | which handler answers what the proxy leaves to this server |
 //! | `verbs` | one file each, generic over the resource |
 //! | `write` | the pipeline that every write runs through |
-//! | `cache` | what the store holds, in memory |
+//! | `backing`, `cache` | the store with deadlines, and what it holds in memory |
 //! | `render`, `respond` | objects and documents as clients see them |
 //! | `authz` | RBAC |
 //! | `registry` | this server and its peers in the store |
+//! | `exclusions` | APIs that the store itself defines |
 //! | `controllers` | what runs beside: namespaces |
 //!
 //! What an object is belongs to `peerage-objects`, which kinds exist to `peerage-catalogue`, peers and routing to
@@ -22,6 +23,7 @@
 
 mod api;
 mod authz;
+mod backing;
 mod bootstrap;
 mod cache;
 mod call;
@@ -31,6 +33,7 @@ mod controllers;
 mod discovery;
 mod error;
 mod event_leases;
+mod exclusions;
 mod health;
 mod list_options;
 mod local;

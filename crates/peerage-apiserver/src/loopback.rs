@@ -16,6 +16,8 @@ const USER: &str = "system:apiserver";
 /// Largest answer that is read.
 const LIMIT: usize = 64 << 20;
 const PAUSE: Duration = Duration::from_secs(30);
+/// Longest time that a request may take until its answer begins; as for anybody else's.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A request of this server to itself failed.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +49,14 @@ impl LoopbackError {
             Self::Refused { code, .. } => Some(*code),
             _ => None,
         }
+    }
+
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.code() == Some(StatusCode::NOT_FOUND)
+    }
+
+    pub(crate) fn is_conflict(&self) -> bool {
+        self.code() == Some(StatusCode::CONFLICT)
     }
 }
 
@@ -92,17 +102,19 @@ impl Loopback {
         request.extensions_mut().insert(Arc::new(info.into_owned()));
         request.extensions_mut().insert(self.user.clone());
         // It is always ready: nothing behind it has a queue of its own.
-        let answer = self.service.clone().call(request);
-        let response = match answer.await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        };
-        let code = response.status();
+        let mut service = self.service.clone();
+        let answer = tokio::time::timeout(DEADLINE, service.call(request)).await;
         let unreadable = |reason: String| LoopbackError::Answer {
             method: method.clone(),
             path: path.to_owned(),
             reason,
         };
+        let response = match answer {
+            Ok(Ok(response)) => response,
+            Ok(Err(never)) => match never {},
+            Err(_) => return Err(unreadable(format!("it did not come within {DEADLINE:?}"))),
+        };
+        let code = response.status();
         let bytes = peerage_http::body::collect(response.into_body(), LIMIT, PAUSE)
             .await
             .map_err(|e| unreadable(e.to_string()))?;

@@ -5,27 +5,32 @@
 //! says that it is there and where. A server that stops in good order removes the key and leaves its Lease
 //! behind, shortened to the hold time, so that the others answer 503 until it is back, and not 404.
 //!
-//! Differs: kube-apiserver deletes both, and its peers answer 404 from that moment on.
+//! Differs: kube-apiserver deletes both, and its peers answer 404 from that moment on. It also deletes the Lease of
+//! its own name when it starts; here the Lease is taken over and keeps its uid.
 
+mod doubles;
+mod garbage;
 mod identity;
 mod records;
 mod wire;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use peerage_proxy::PeerRecord;
-use peerage_store::{Store, StoreError, StoreExt as _, WriteError};
+use peerage_store::{KeyValue, Store, StoreError, StoreExt as _, WriteError};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, KindCache};
 pub use identity::server_id;
+pub(crate) use records::addresses;
 
 /// Namespace of the identity Leases.
 pub(crate) const NAMESPACE: &str = "kube-system";
@@ -66,6 +71,8 @@ pub(crate) struct Identity {
     pub(crate) address: SocketAddr,
     /// How long others should wait for its return after a clean stop.
     pub(crate) hold: Duration,
+    /// Whether peers are told where this server is.
+    pub(crate) announced: bool,
 }
 
 /// Keeps this server's records in the store and follows those of the others.
@@ -75,6 +82,12 @@ pub(crate) struct Registry {
     holder: String,
     lease_key: String,
     endpoint_key: String,
+    /// Key prefix of all Leases.
+    leases: String,
+    /// Key prefix of all endpoint keys.
+    endpoints: String,
+    /// Revision of the endpoint key as this server wrote it last; 0 before that.
+    written: AtomicI64,
 }
 
 impl Registry {
@@ -83,48 +96,38 @@ impl Registry {
             holder: format!("{}_{}", identity.id, uuid::Uuid::new_v4()),
             lease_key: format!("{root}/leases/{NAMESPACE}/{}", identity.id),
             endpoint_key: format!("{root}/{ENDPOINTS}/{}", identity.id),
+            leases: format!("{root}/leases/"),
+            endpoints: format!("{root}/{ENDPOINTS}/"),
+            written: AtomicI64::new(0),
             store,
             identity,
         }
     }
 
     /// Publishes the records of the other servers, from now on.
-    pub(crate) fn follow(&self, cache: &Cache, root: &str) -> watch::Receiver<Arc<[PeerRecord]>> {
-        let (records, followed) = watch::channel(Arc::from([]));
-        let leases = cache.kind(&format!("{root}/leases/"));
-        let endpoints = cache.kind(&format!("{root}/{ENDPOINTS}/"));
-        if let (Some(leases), Some(endpoints)) = (leases, endpoints) {
-            let own = self.identity.id.clone();
-            tokio::spawn(records::follow(
-                own,
-                leases.clone(),
-                endpoints.clone(),
-                records,
-            ));
-        }
+    pub(crate) fn follow(&self, cache: &Cache) -> watch::Receiver<Arc<[PeerRecord]>> {
+        let kind = |prefix: &str| cache.kind(prefix).cloned().unwrap_or_default();
+        let (leases, endpoints) = (kind(&self.leases), kind(&self.endpoints));
+        let own = self.identity.id.clone();
+        // What is there already is published at once: a start waits for the peers known at it.
+        let known = records::read(&own, &leases, &endpoints);
+        let (records, followed) = watch::channel(known);
+        tokio::spawn(records::follow(own, leases, endpoints, records));
         followed
     }
 
-    /// Renews the identity Lease until `stop`.
-    pub(crate) async fn keep_identity(&self, stop: CancellationToken) {
-        loop {
-            if let Err(error) = self.renew_lease(None).await {
-                warn!(%error, lease = self.lease_key, "could not renew the identity Lease");
-            }
-            let jitter = RENEW.mul_f64(0.04 * rand::random::<f64>());
-            tokio::select! { () = tokio::time::sleep(RENEW + jitter) => {}, () = stop.cancelled() => return }
-        }
+    /// The endpoint keys of all servers.
+    pub(crate) fn endpoints(&self, cache: &Cache) -> Arc<KindCache> {
+        cache.kind(&self.endpoints).cloned().unwrap_or_default()
     }
 
-    /// Renews the endpoint key until `stop`. Started once this server is ready to answer.
-    pub(crate) async fn keep_endpoint(&self, stop: CancellationToken) {
-        let mut generation = 0;
+    /// Renews the identity Lease until `stop`.
+    pub(crate) async fn keep_identity(self: Arc<Self>, stop: CancellationToken) {
         loop {
-            generation += 1;
-            let pause = match self.renew_endpoint(generation).await {
-                Ok(()) => RENEW,
+            let pause = match self.renew_lease(None).await {
+                Ok(()) => RENEW + RENEW.mul_f64(0.04 * rand::random::<f64>()),
                 Err(error) => {
-                    warn!(%error, key = self.endpoint_key, "could not renew the endpoint key");
+                    warn!(%error, lease = self.lease_key, "could not renew the identity Lease");
                     RETRY
                 }
             };
@@ -132,15 +135,48 @@ impl Registry {
         }
     }
 
-    /// Says goodbye: no endpoint any more, and a Lease that asks the others to wait for the hold time.
+    /// Renews the endpoint key until `stop`. Started once this server is ready to answer.
+    pub(crate) async fn keep_endpoint(self: Arc<Self>, stop: CancellationToken) {
+        if !self.identity.announced {
+            return;
+        }
+        let (mut generation, mut failures) = (0, 0u32);
+        loop {
+            generation += 1;
+            let pause = match self.renew_endpoint(generation).await {
+                Ok(()) => {
+                    failures = 0;
+                    RENEW
+                }
+                Err(error) => {
+                    failures += 1;
+                    if failures == 1 {
+                        warn!(%error, key = self.endpoint_key, "could not renew the endpoint key; trying on");
+                    }
+                    (RETRY * failures).min(RENEW / 2)
+                }
+            };
+            tokio::select! { () = tokio::time::sleep(pause) => {}, () = stop.cancelled() => return }
+        }
+    }
+
+    /// Says goodbye: no endpoint any more, and a Lease that asks the others to wait for the hold time. A server that
+    /// never told where it is leaves nothing behind.
     pub(crate) async fn leave(&self) -> Result<(), StoreError> {
-        match self.store.delete(self.endpoint_key.clone(), None).await {
-            Ok(_) | Err(WriteError::Conflict { .. }) => {}
-            Err(WriteError::Store(error)) => return Err(error),
+        self.delete(&self.endpoint_key).await?;
+        if !self.identity.announced {
+            return self.delete(&self.lease_key).await;
         }
         self.renew_lease(Some(self.identity.hold)).await?;
         info!(hold = ?self.identity.hold, "left; peers answer 503 for what only this server has until it is back");
         Ok(())
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        match self.store.delete(key.to_owned(), None).await {
+            Ok(_) | Err(WriteError::Conflict { .. }) => Ok(()),
+            Err(WriteError::Store(error)) => Err(error),
+        }
     }
 
     async fn renew_endpoint(&self, generation: i64) -> Result<(), StoreError> {
@@ -151,10 +187,13 @@ impl Registry {
             address.port(),
             generation,
         );
+        self.warn_of_double().await?;
         let lease = self.store.lease_grant(ENDPOINT_TTL, None).await?;
-        self.store
+        let written = self
+            .store
             .put(self.endpoint_key.clone(), Bytes::from(value), lease.id)
             .await?;
+        self.written.store(written.mod_revision, Ordering::Relaxed);
         debug!(
             key = self.endpoint_key,
             generation, "renewed the endpoint key"
@@ -166,13 +205,8 @@ impl Registry {
     async fn renew_lease(&self, leaving: Option<Duration>) -> Result<(), StoreError> {
         for _ in 0..TRIES {
             let current = self.store.get(self.lease_key.clone()).await?;
-            let (value, expected) = match &current {
-                Some(kv) => (
-                    self.lease(serde_json::from_slice(&kv.value).ok(), leaving),
-                    kv.mod_revision,
-                ),
-                None => (self.lease(None, leaving), 0),
-            };
+            let expected = current.as_ref().map_or(0, |kv| kv.mod_revision);
+            let value = self.lease(current.as_ref().and_then(readable), leaving);
             match self
                 .store
                 .update(self.lease_key.clone(), value.to_string(), expected, 0)
@@ -191,7 +225,7 @@ impl Registry {
     }
 
     fn lease(&self, current: Option<Value>, leaving: Option<Duration>) -> Value {
-        let mut lease = current.filter(Value::is_object).unwrap_or_else(|| {
+        let mut lease = current.unwrap_or_else(|| {
             json!({ "metadata": {
                 "name": &*self.identity.id, "namespace": NAMESPACE,
                 "uid": uuid::Uuid::new_v4().to_string(),
@@ -200,25 +234,51 @@ impl Registry {
         });
         lease["apiVersion"] = json!("coordination.k8s.io/v1");
         lease["kind"] = json!("Lease");
-        lease["metadata"]["labels"][IDENTITY_LABEL] = json!(IDENTITY_VALUE);
-        if self.identity.hostname.len() <= LABEL_MAX {
-            lease["metadata"]["labels"][HOSTNAME_LABEL] = json!(self.identity.hostname);
-        }
-        let annotations = &mut lease["metadata"]["annotations"];
-        annotations[ADDRESS_ANNOTATION] = json!(self.identity.address.to_string());
-        match leaving {
-            Some(hold) => annotations[HOLD_ANNOTATION] = json!(hold.as_secs().to_string()),
-            None => {
-                annotations
-                    .as_object_mut()
-                    .map(|a| a.remove(HOLD_ANNOTATION));
-            }
-        }
+        let metadata = &mut lease["metadata"];
+        let hostname = &self.identity.hostname;
+        let hostname = (hostname.len() <= LABEL_MAX).then(|| hostname.clone());
+        let address = (self.identity.announced).then(|| self.identity.address.to_string());
+        let hold = leaving.map(|hold| hold.as_secs().to_string());
+        let identity = Some(IDENTITY_VALUE.to_owned());
+        note(
+            metadata,
+            "labels",
+            [(IDENTITY_LABEL, identity), (HOSTNAME_LABEL, hostname)],
+        );
+        note(
+            metadata,
+            "annotations",
+            [(ADDRESS_ANNOTATION, address), (HOLD_ANNOTATION, hold)],
+        );
         let seconds = leaving.map_or(LEASE_SECONDS, |hold| hold.as_secs().max(1));
         lease["spec"] = json!({
             "holderIdentity": self.holder, "leaseDurationSeconds": seconds, "renewTime": now(6),
         });
         lease
+    }
+}
+
+/// The Lease as JSON, if it can be read as an object; a damaged one is written anew.
+fn readable(kv: &KeyValue) -> Option<Value> {
+    let lease: Value = serde_json::from_slice(&kv.value).ok()?;
+    lease["metadata"].is_object().then_some(lease)
+}
+
+/// Puts labels or annotations there, or takes them away; those of others stay.
+fn note<const N: usize>(metadata: &mut Value, field: &str, notes: [(&str, Option<String>); N]) {
+    let mut all = match metadata[field].take() {
+        Value::Object(map) => map,
+        _ => serde_json::Map::new(),
+    };
+    for (key, value) in notes {
+        match value {
+            Some(value) => all.insert(key.to_owned(), json!(value)),
+            None => all.remove(key),
+        };
+    }
+    match metadata.as_object_mut() {
+        Some(metadata) if all.is_empty() => drop(metadata.remove(field)),
+        _ => metadata[field] = Value::Object(all),
     }
 }
 

@@ -1,11 +1,14 @@
 //! From options to a running server, and back: what starts in which order, and what stops in which.
 //!
-//! Start: the store is read, what a fresh cluster has is written, peers are heard; then `/readyz` is green and the
-//! endpoint key tells the peers. Stop: `/readyz` is red and the endpoint key is gone first, so that balancers and
-//! peers look elsewhere while requests are still taken; then watches end, open requests are waited for, and the
-//! rest is cut off.
+//! Start: the store is waited for and read, what a fresh cluster has is written, peers are heard; then `/readyz` is
+//! green and the endpoint key tells the peers. Stop: `/readyz` is red and the endpoint key is gone first, so that
+//! balancers and peers look elsewhere while requests are still taken; then watches end, open requests are waited
+//! for, and the rest is cut off. The cache follows the store until the last request has been answered.
+//!
+//! Invariants: a start that is told to stop stops, whatever it waits for; a stop ends in bounded time, whether the
+//! store is there or not.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +18,7 @@ use peerage_auth::{
     TokenKeys,
 };
 use peerage_catalogue::{Catalogue, CatalogueError};
-use peerage_core::{Exclusions, PeerView};
+use peerage_core::PeerView;
 use peerage_http::metrics::Registry as Metrics;
 use peerage_http::server::{Drained, ServerMetrics};
 use peerage_http::tls::{ClientTlsOptions, ServerTlsOptions};
@@ -24,24 +27,28 @@ use peerage_proxy::{PeerProxy, ProxyOptions};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 use tower::Layer as _;
 use tracing::{info, warn};
 
 use crate::api::Api;
 use crate::authz::{Authorizer, RbacKinds};
+use crate::backing::Backing;
+use crate::bootstrap::service::ServiceAddresses;
+use crate::bootstrap::{Bootstrap, Facts};
 use crate::cache::Cache;
 use crate::chain::{Chain, Inflight, Shared};
 use crate::event_leases::EventLeases;
 use crate::health::Health;
 use crate::local::{Issuer, Local, Process};
 use crate::loopback::Loopback;
-use crate::metrics::{self, RequestMetrics};
+use crate::metrics::{self, ReloadMetrics, RequestMetrics};
 use crate::openapi::OpenApi;
 use crate::options::{Options, Peers, RequestHeader};
 use crate::registry::{ENDPOINTS, Identity, Registry, server_id};
 use crate::resources::Resources;
-use crate::{bootstrap, controllers, discovery};
+use crate::{controllers, discovery, exclusions, registry};
 
 /// How often certificate and token files are looked at.
 const RELOAD: Duration = Duration::from_secs(1);
@@ -51,7 +58,7 @@ const PAGES_SINCE: u32 = 37;
 const CONSTRAINED_SINCE: u32 = 36;
 /// How long a start waits for the peers to be heard once.
 const PEERS_WAIT: Duration = Duration::from_secs(10);
-/// How long a stop waits for the store to take the farewell.
+/// How long a stop waits for controllers to end and for the store to take the farewell.
 const LEAVE_WAIT: Duration = Duration::from_secs(5);
 
 /// The server could not start.
@@ -85,6 +92,21 @@ pub enum RunError {
     /// The host name.
     #[error("cannot tell this host's name; give one with --hostname-override")]
     Hostname,
+    /// Another server has the same name, and so the same identity.
+    #[error(
+        "a server at {other} has this server's identity {id}, which is made of the host name {hostname:?}; give one of them another name with --hostname-override"
+    )]
+    SameIdentity {
+        /// The server ID that both have.
+        id: Arc<str>,
+        /// The host name that it is made of.
+        hostname: String,
+        /// Where the other one is.
+        other: String,
+    },
+    /// It was told to stop while it was starting.
+    #[error("told to stop before it was ready")]
+    Stopped,
 }
 
 /// A server that runs.
@@ -127,148 +149,289 @@ impl Running {
 
 /// Runs a server until `stop`.
 pub async fn run(options: Options, stop: CancellationToken) -> Result<(), RunError> {
-    start(options, stop).await?.wait().await;
-    Ok(())
+    match start(options, stop).await {
+        Ok(running) => {
+            running.wait().await;
+            Ok(())
+        }
+        Err(RunError::Stopped) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
-/// Starts a server; it is ready to answer when this returns. It stops with `stop`.
+/// Starts a server; it is ready to answer when this returns. It stops with `stop`, also while it is starting.
 pub async fn start(options: Options, stop: CancellationToken) -> Result<Running, RunError> {
-    let catalogue = Arc::new(Catalogue::load(&options.version, &options.runtime_config)?);
-    let listener = listen(options.serving.bind).await?;
-    let bound = listener.local_addr().map_err(|source| RunError::Listen {
-        address: options.serving.bind,
-        source,
-    })?;
-    let identity = identity(&options, bound)?;
-    let tls = serving_tls(&options)?;
-    let authenticator = Arc::new(Authenticator::load(authentication(&options))?);
-    let peer_tls = peer_tls(&options.peers)?;
-    let issuer = issuer(&options, identity.address)?;
-    let counts = Metrics::default();
-    let audit = audit_log(&options, &counts)?;
+    let stopped = stop.clone();
+    tokio::select! {
+        biased;
+        running = Start::new(options)?.run(stop) => running,
+        () = stopped.cancelled() => Err(RunError::Stopped),
+    }
+}
 
-    let root = options.key_prefix.as_str();
-    let cache = Cache::start(
-        options.store.clone(),
-        &format!("{root}/"),
-        prefixes(&catalogue, root),
-        stop.clone(),
-    );
-    info!(store = root, "reading the store");
-    cache.ready().await;
-    bootstrap::ensure(&*options.store, &catalogue, root).await;
+/// What is made of the options before the store is needed.
+struct Start {
+    options: Options,
+    catalogue: Arc<Catalogue>,
+    authenticator: Arc<Authenticator>,
+    tls: ServerTls,
+    peer_tls: Option<ClientTls>,
+    audit: AuditLog,
+    counts: Metrics,
+    health: Arc<Health>,
+    store: Arc<Backing>,
+    /// Ends everything that has no end of its own, also when the start fails.
+    life: CancellationToken,
+    end: DropGuard,
+}
 
-    let registry = Arc::new(Registry::new(options.store.clone(), root, identity.clone()));
-    let records = registry.follow(&cache, root);
-    let local = Arc::new(discovery::local(
-        &catalogue,
-        &identity.id,
-        &identity.address.to_string(),
-    ));
-    let proxy_options = ProxyOptions {
-        tls: peer_tls.clone(),
-        hold: options.peers.hold,
-        name_peer_to_all: options.peers.show_peer,
-        ..ProxyOptions::default()
-    };
-    let proxy = PeerProxy::start(
-        proxy_options,
-        records,
-        constant(local),
-        constant(Arc::new(Exclusions::default())),
-    );
+impl Start {
+    fn new(mut options: Options) -> Result<Self, RunError> {
+        let catalogue = Arc::new(Catalogue::load(&options.version, &options.runtime_config)?);
+        let counts = Metrics::default();
+        let store = Arc::new(Backing::new(
+            options.store.clone(),
+            options.limits.request_timeout,
+            &counts,
+        ));
+        options.store = store.clone();
+        let life = CancellationToken::new();
+        Ok(Self {
+            authenticator: Arc::new(Authenticator::load(authentication(&options))?),
+            tls: serving_tls(&options)?,
+            peer_tls: peer_tls(&options.peers)?,
+            audit: audit_log(&options, &counts)?,
+            health: Arc::default(),
+            end: life.clone().drop_guard(),
+            life,
+            options,
+            catalogue,
+            counts,
+            store,
+        })
+    }
 
-    let health = Arc::new(Health::default());
-    proxy.register_metrics(&counts);
-    metrics::register_features(&counts, options.peers.enabled);
-    let server_metrics = ServerMetrics::default();
-    server_metrics.register(&counts);
-    let resources = Resources::new(&catalogue, root, &cache);
-    let authorizer = Arc::new(Authorizer::new(
-        options.authorization,
-        rbac_kinds(&cache, root),
-    ));
-    let api = Arc::new(Api {
-        catalogue: catalogue.clone(),
-        resources,
-        cache,
-        store: options.store.clone(),
-        authenticator: authenticator.clone(),
-        authorizer: authorizer.clone(),
-        health: health.clone(),
-        metrics: counts.clone(),
-        openapi: OpenApi::new(catalogue.clone(), issuer.is_some()),
-        proxy: proxy.clone(),
-        process: Process::new(options.flags()),
-        serves_pages: minor_of(&options.version) >= PAGES_SINCE,
-        issuer,
-        limits: options.limits,
-        event_leases: EventLeases::new(options.event_ttl),
-        stopping: CancellationToken::new(),
-    });
-    let inner = HttpService::new(proxy.layer().layer(Local::new(api.clone())));
-    let reloads = [
-        tls.reloads(),
-        authenticator.reloads(),
-        peer_tls.map(|t| t.reloads()).unwrap_or_default(),
-    ]
-    .concat();
-    tokio::spawn(peerage_http::reload::watch(
-        reloads,
-        RELOAD,
-        stop.clone(),
-        |_, _| {},
-    ));
-    let shared = Arc::new(Shared {
-        authenticator,
-        authorizer,
-        audit,
-        inflight: Inflight::new(options.limits.reads, options.limits.writes),
-        metrics: RequestMetrics::new(&counts),
-        request_timeout: options.limits.request_timeout,
-        constrained_impersonation: minor_of(&options.version) >= CONSTRAINED_SINCE,
-    });
-    let chain = Chain::new(shared, inner.clone());
-    controllers::start(
-        &options.controllers,
-        &api,
-        &Loopback::new(inner),
-        &identity.id,
-        &stop,
-    );
+    async fn run(self, stop: CancellationToken) -> Result<Running, RunError> {
+        let listener = listen(self.options.serving.bind).await?;
+        let bound = listener.local_addr().map_err(|source| RunError::Listen {
+            address: self.options.serving.bind,
+            source,
+        })?;
+        let identity = identity(&self.options, bound)?;
+        let issuer = issuer(&self.options, identity.address)?;
+        let cache = self.read_store().await;
+        let registry = Registry::new(self.options.store.clone(), self.root(), identity.clone());
+        let registry = Arc::new(registry);
+        if let Some(other) = registry.find_double(&cache).await {
+            return Err(RunError::SameIdentity {
+                id: identity.id,
+                hostname: identity.hostname,
+                other,
+            });
+        }
+        self.ensure_bootstrap(&cache, &registry, bound).await;
+        let proxy = self.start_proxy(&registry, &cache, &identity);
+        let api = self.api(cache, &proxy, issuer);
+        let inner = HttpService::new(proxy.layer().layer(Local::new(api.clone())));
+        let controllers = controllers::start(
+            &self.options.controllers,
+            &api,
+            &Loopback::new(inner.clone()),
+            &identity.id,
+            &stop,
+        );
+        let serving = self.life.child_token();
+        let server = self.serve(listener, &api, inner, serving.clone());
+        self.become_ready(&proxy).await;
+        let version = &*self.options.version;
+        info!(address = %bound, version, id = &*identity.id, "ready");
+        let lives = Lives {
+            registry,
+            health: self.health,
+            api,
+            controllers,
+            serving,
+            server,
+            audit: self.audit,
+            delay: self.options.shutdown_delay,
+            life: self.life,
+            _end: self.end,
+        };
+        let done = tokio::spawn(lives.until(stop.clone()));
+        Ok(Running {
+            address: bound,
+            proxy,
+            stop,
+            done,
+        })
+    }
 
-    let serving = CancellationToken::new();
-    let server_options = ServerOptions {
-        max_connections: options.limits.connections,
-        drain_timeout: options.drain,
-        metrics: server_metrics,
-        ..ServerOptions::default()
-    };
-    let server = tokio::spawn(Server::serve(
-        listener,
-        tls,
-        chain,
-        server_options,
-        serving.clone(),
-    ));
-    become_ready(&proxy, &health).await;
-    info!(address = %bound, version = options.version, id = &*identity.id, "ready");
-    let lives = Lives {
-        registry,
-        health,
-        api,
-        serving,
-        server,
-        delay: options.shutdown_delay,
-        peers: options.peers.enabled,
-    };
-    let done = tokio::spawn(lives.until(stop.clone()));
-    Ok(Running {
-        address: bound,
-        proxy,
-        stop,
-        done,
-    })
+    fn root(&self) -> &str {
+        &self.options.key_prefix
+    }
+
+    /// Waits for the store, and for the cache to hold what it has.
+    async fn read_store(&self) -> Arc<Cache> {
+        let root = self.root();
+        let cache = Cache::start(
+            self.options.store.clone(),
+            &format!("{root}/"),
+            prefixes(&self.catalogue, root),
+            self.store.limit(),
+            self.life.clone(),
+        );
+        info!(store = root, "reading the store");
+        self.store.await_with_progress(cache.ready()).await;
+        self.health.store.set(true);
+        self.health.cache.set(true);
+        let (health, life) = (self.health.clone(), self.life.clone());
+        tokio::spawn(self.store.clone().probe(health, life));
+        cache
+    }
+
+    /// Writes what a fresh cluster has, and keeps where its `kubernetes` Service leads.
+    async fn ensure_bootstrap(&self, cache: &Arc<Cache>, registry: &Registry, bound: SocketAddr) {
+        let (options, root) = (&self.options, self.root());
+        let ip = options.serving.advertise.unwrap_or(bound.ip());
+        let own = SocketAddr::new(reachable(ip), bound.port());
+        let bootstrap = Bootstrap {
+            store: &*options.store,
+            cache,
+            catalogue: &self.catalogue,
+            root,
+            facts: &Facts::new(options, bound.port()),
+        };
+        self.store.await_with_progress(bootstrap.ensure()).await;
+        self.health.bootstrap.set(true);
+        let addresses = ServiceAddresses {
+            store: options.store.clone(),
+            cache: cache.clone(),
+            catalogue: self.catalogue.clone(),
+            root: root.to_owned(),
+            own,
+            endpoints: registry.endpoints(cache),
+            read: registry::addresses,
+        };
+        tokio::spawn(addresses.keep(self.life.clone()));
+    }
+
+    fn start_proxy(
+        &self,
+        registry: &Arc<Registry>,
+        cache: &Arc<Cache>,
+        identity: &Identity,
+    ) -> PeerProxy {
+        let (id, address) = (&identity.id, identity.address.to_string());
+        let local = Arc::new(discovery::local(&self.catalogue, id, &address));
+        let peers = &self.options.peers;
+        let options = ProxyOptions {
+            tls: self.peer_tls.clone(),
+            hold: peers.hold,
+            name_peer_to_all: peers.show_peer,
+            ..ProxyOptions::default()
+        };
+        let proxy = PeerProxy::start(
+            options,
+            registry.follow(cache),
+            constant(local),
+            exclusions::follow(cache, self.root()),
+        );
+        proxy.register_metrics(&self.counts);
+        metrics::register_features(&self.counts, peers.enabled);
+        proxy
+    }
+
+    fn api(&self, cache: Arc<Cache>, proxy: &PeerProxy, issuer: Option<Issuer>) -> Arc<Api> {
+        let (options, root) = (&self.options, self.root());
+        let kinds = rbac_kinds(&cache, root);
+        Arc::new(Api {
+            catalogue: self.catalogue.clone(),
+            resources: Resources::new(&self.catalogue, root, &cache),
+            cache,
+            store: options.store.clone(),
+            authenticator: self.authenticator.clone(),
+            authorizer: Arc::new(Authorizer::new(options.authorization, kinds)),
+            health: self.health.clone(),
+            metrics: self.counts.clone(),
+            openapi: OpenApi::new(self.catalogue.clone(), issuer.is_some()),
+            proxy: proxy.clone(),
+            process: Process::new(options.flags()),
+            serves_pages: minor_of(&options.version) >= PAGES_SINCE,
+            issuer,
+            limits: options.limits,
+            event_leases: EventLeases::new(options.event_ttl),
+            stopping: CancellationToken::new(),
+        })
+    }
+
+    fn serve(
+        &self,
+        listener: TcpListener,
+        api: &Api,
+        inner: HttpService,
+        serving: CancellationToken,
+    ) -> JoinHandle<Drained> {
+        let options = &self.options;
+        self.counts.register_process();
+        self.reload_files();
+        let server_metrics = ServerMetrics::default();
+        server_metrics.register(&self.counts);
+        let shared = Arc::new(Shared {
+            authenticator: self.authenticator.clone(),
+            authorizer: api.authorizer.clone(),
+            audit: self.audit.clone(),
+            inflight: Inflight::new(options.limits.reads, options.limits.writes),
+            metrics: RequestMetrics::new(&self.counts),
+            request_timeout: options.limits.request_timeout,
+            constrained_impersonation: minor_of(&options.version) >= CONSTRAINED_SINCE,
+        });
+        let server_options = ServerOptions {
+            max_connections: options.limits.connections,
+            drain_timeout: options.drain,
+            metrics: server_metrics,
+            ..ServerOptions::default()
+        };
+        let chain = Chain::new(shared, inner);
+        tokio::spawn(Server::serve(
+            listener,
+            self.tls.clone(),
+            chain,
+            server_options,
+            serving,
+        ))
+    }
+
+    /// Follows certificate, CA and token files.
+    fn reload_files(&self) {
+        let peers = self.peer_tls.as_ref().map(ClientTls::reloads);
+        let files = [
+            self.tls.reloads(),
+            self.authenticator.reloads(),
+            peers.unwrap_or_default(),
+        ];
+        let counts = ReloadMetrics::new(&self.counts);
+        let report = move |what: &str, outcome: &_| counts.record(what, outcome);
+        let watch = peerage_http::reload::watch(files.concat(), RELOAD, self.life.clone(), report);
+        tokio::spawn(watch);
+    }
+
+    /// Waits, within bounds, until every peer known at the start has been heard once.
+    async fn become_ready(&self, proxy: &PeerProxy) {
+        let mut views = proxy.views();
+        let synced = async {
+            while !proxy.view().synced() {
+                if views.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        if tokio::time::timeout(PEERS_WAIT, synced).await.is_err() {
+            warn!(
+                "not all peers have answered yet; what only they may have is answered with 503 until they do"
+            );
+        }
+        self.health.peers.set(true);
+    }
 }
 
 /// What ends in order.
@@ -276,45 +439,52 @@ struct Lives {
     registry: Arc<Registry>,
     health: Arc<Health>,
     api: Arc<Api>,
+    controllers: TaskTracker,
     serving: CancellationToken,
     server: JoinHandle<Drained>,
+    audit: AuditLog,
     delay: Duration,
-    /// Whether this server tells others where it is.
-    peers: bool,
+    life: CancellationToken,
+    _end: DropGuard,
 }
 
 impl Lives {
     async fn until(self, stop: CancellationToken) {
-        let renewals = CancellationToken::new();
-        let mut renewing = Vec::new();
-        let (registry, end) = (self.registry.clone(), renewals.clone());
-        renewing.push(tokio::spawn(
-            async move { registry.keep_identity(end).await },
-        ));
-        if self.peers {
-            let (registry, end) = (self.registry.clone(), renewals.clone());
-            renewing.push(tokio::spawn(
-                async move { registry.keep_endpoint(end).await },
-            ));
-        }
+        let renewals = TaskTracker::new();
+        renewals.spawn(self.registry.clone().keep_identity(stop.clone()));
+        renewals.spawn(self.registry.clone().keep_endpoint(stop.clone()));
+        renewals.spawn(
+            self.registry
+                .clone()
+                .collect(self.api.cache.clone(), stop.clone()),
+        );
+        renewals.close();
         stop.cancelled().await;
         info!("stopping: no longer ready");
         self.health.stop();
-        renewals.cancel();
-        for task in renewing {
+        // Balancers and peers need the delay to look elsewhere; it begins at once.
+        tokio::join!(self.say_goodbye(renewals), tokio::time::sleep(self.delay));
+        info!("stopping: watches end, open requests are waited for");
+        self.api.stopping.cancel();
+        self.serving.cancel();
+        let _ = self.server.await;
+        self.life.cancel();
+        let _ = tokio::time::timeout(LEAVE_WAIT, self.audit.flush()).await;
+        info!("stopped");
+    }
+
+    async fn say_goodbye(&self, renewals: TaskTracker) {
+        let goodbye = async {
+            self.controllers.wait().await;
             // A renewal under way would bring the key back after the farewell.
-            let _ = tokio::time::timeout(LEAVE_WAIT, task).await;
-        }
-        match tokio::time::timeout(LEAVE_WAIT, self.registry.leave()).await {
+            renewals.wait().await;
+            self.registry.leave().await
+        };
+        match tokio::time::timeout(LEAVE_WAIT, goodbye).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => warn!(%error, "could not say goodbye to the peers"),
             Err(_) => warn!("the store did not take the farewell in time"),
         }
-        tokio::time::sleep(self.delay).await;
-        self.api.stopping.cancel();
-        self.serving.cancel();
-        let _ = self.server.await;
-        info!("stopped");
     }
 }
 
@@ -331,37 +501,33 @@ fn identity(options: &Options, bound: SocketAddr) -> Result<Identity, RunError> 
             .into_string()
             .map_err(|_| RunError::Hostname)?,
     };
-    let own = SocketAddr::new(
-        options.serving.advertise.unwrap_or(bound.ip()),
-        bound.port(),
-    );
+    let ip = options.serving.advertise.unwrap_or(bound.ip());
+    let own = SocketAddr::new(reachable(ip), bound.port());
     Ok(Identity {
         id: server_id(&hostname).into(),
         hostname,
         address: options.peers.advertise.unwrap_or(own),
         hold: options.peers.hold,
+        announced: options.peers.enabled,
     })
 }
 
-/// Waits, within bounds, until every peer known at the start has been heard once.
-async fn become_ready(proxy: &PeerProxy, health: &Health) {
-    health.store.set(true);
-    health.cache.set(true);
-    health.bootstrap.set(true);
-    let mut views = proxy.views();
-    let synced = async {
-        while !proxy.view().synced() {
-            if views.changed().await.is_err() {
-                return;
-            }
-        }
-    };
-    if tokio::time::timeout(PEERS_WAIT, synced).await.is_err() {
-        warn!(
-            "not all peers have answered yet; what only they may have is answered with 503 until they do"
-        );
+/// The address itself, or, of "all addresses", the one that this host uses towards others.
+fn reachable(ip: IpAddr) -> IpAddr {
+    if !ip.is_unspecified() {
+        return ip;
     }
-    health.peers.set(true);
+    // Connecting a datagram socket sends nothing; it only picks the route. The targets are for documentation.
+    let (all, other, own) = match ip {
+        IpAddr::V4(_) => ("0.0.0.0:0", "192.0.2.1:9", IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        IpAddr::V6(_) => ("[::]:0", "[2001:db8::1]:9", IpAddr::V6(Ipv6Addr::LOCALHOST)),
+    };
+    let outward = || {
+        let socket = std::net::UdpSocket::bind(all)?;
+        socket.connect(other)?;
+        socket.local_addr()
+    };
+    outward().map_or(own, |address| address.ip())
 }
 
 /// Every prefix that the cache keeps: the kinds of the catalogue, and the peers' endpoint keys.

@@ -30,6 +30,7 @@ use tower::Service as _;
 
 use crate::api::Api;
 use crate::authz::{Authorizer, RbacKinds};
+use crate::bootstrap::{Bootstrap, Facts};
 use crate::cache::Cache;
 use crate::event_leases::EventLeases;
 use crate::health::Health;
@@ -88,9 +89,18 @@ impl Server {
         let stop = CancellationToken::new();
         let prefixes = Resources::prefixes(&catalogue, ROOT);
         let prefixes = prefixes.into_iter().map(|(at, stored)| (at, Some(stored)));
-        let cache = Cache::start(store.clone(), &format!("{ROOT}/"), prefixes, stop.clone());
+        let patience = Duration::from_secs(10);
+        let prefix = format!("{ROOT}/");
+        let cache = Cache::start(store.clone(), &prefix, prefixes, patience, stop.clone());
         cache.ready().await;
-        crate::bootstrap::ensure(&*store, &catalogue, ROOT).await;
+        let bootstrap = Bootstrap {
+            store: &*store,
+            cache: &cache,
+            catalogue: &catalogue,
+            root: ROOT,
+            facts: &Facts::default(),
+        };
+        bootstrap.ensure().await;
         let own = Arc::new(crate::discovery::local(
             &catalogue,
             &Arc::from("apiserver-test"),

@@ -129,6 +129,14 @@ fn confirm_rules(call: &Call, wanted: &[Rule]) -> Result<(), String> {
     Err(why)
 }
 
+/// The rules that lists of rules, as stored, lack of others.
+pub(crate) fn missing_rules(held: &Value, wanted: &Value) -> Vec<Rule> {
+    let read =
+        |rules: &Value| serde_json::from_value::<Vec<Rule>>(rules.clone()).unwrap_or_default();
+    let (held, wanted) = (read(held), read(wanted));
+    compact(missing(&held.iter().collect::<Vec<_>>(), &wanted))
+}
+
 /// The single permissions of `wanted` that no rule of `held` covers.
 fn missing(held: &[&Rule], wanted: &[Rule]) -> Vec<Rule> {
     let single = wanted.iter().flat_map(Rule::single_permissions);

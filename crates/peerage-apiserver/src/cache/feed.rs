@@ -1,8 +1,11 @@
 //! Keeps every kind's cache in step with the store: one list of the whole prefix, then one watch from there.
 //!
-//! A watch that ends is resumed after the last revision seen, so that nothing is missed or repeated; only
-//! when the store has compacted that revision away is everything listed again, and the watchers of that time
-//! are told to list as well.
+//! A watch that ends is resumed after the last revision seen, so that nothing is missed or repeated. Only when the
+//! store no longer has that revision (it was compacted away, or the store is another, older one) is everything
+//! listed again, and the watchers of that time are told to list as well.
+//!
+//! Which prefixes are kept is fixed at the start; keys outside of them are passed over. Values are copied out of
+//! what the store delivered: a small object must not keep the whole page alive that it came in.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,11 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use bytes::Bytes;
 use futures::StreamExt as _;
 use peerage_catalogue::Resource;
 use peerage_store::{
-    Event as StoreEvent, EventKind, KeyRange, KeyValue, ProgressRequester, Revision, Store,
-    StoreError, StoreExt as _, WatchRequest,
+    Event as StoreEvent, EventKind, KeyRange, KeyValue, ProgressRequester, RangeRequest, Revision,
+    Store, StoreError, WatchRequest,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -24,11 +28,15 @@ use super::{CachedObject, Change, KindCache};
 
 /// Reads that may wait for the store's current revision at once; more are refused.
 const FRESH_QUEUE: usize = 4_096;
+/// Objects that one request for a list asks the store for.
+const PAGE: usize = 500;
 /// How long a read waits for the cache to catch up with the store. Kubernetes' watch cache waits three seconds.
 pub(crate) const REACH: Duration = Duration::from_secs(3);
 /// Pauses before the store is read or watched again.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(5);
+/// Longest pause before a watch is resumed: what was read stays useful, and its readers wait for news.
+const RESUME_MAX: Duration = Duration::from_secs(1);
 
 /// A read could not be answered from the cache.
 #[derive(Debug, thiserror::Error)]
@@ -65,16 +73,19 @@ pub(crate) struct Cache {
     /// Everything up to this revision has been applied; 0 until the first list is complete.
     revision: watch::Sender<Revision>,
     fresh: mpsc::Sender<Fresh>,
+    /// How long a read waits for the store to say its revision.
+    patience: Duration,
     /// Asks the running watch how far it has come: writes outside of the prefix move the store's revision too.
     progress: ArcSwapOption<ProgressRequester>,
 }
 
 impl Cache {
-    /// Starts following `prefix` (ends in `/`) of the store. `kinds` are the prefixes of what is kept; other keys are passed over.
+    /// Starts following `prefix` (ends in `/`) of the store, whose calls take at most `patience`. `kinds` are the prefixes of what is kept; other keys are passed over.
     pub(crate) fn start(
         store: Arc<dyn Store>,
         prefix: &str,
         kinds: impl IntoIterator<Item = (String, Option<Arc<Resource>>)>,
+        patience: Duration,
         stop: CancellationToken,
     ) -> Arc<Self> {
         let kinds = kinds
@@ -94,6 +105,7 @@ impl Cache {
             kinds,
             revision: watch::Sender::new(0),
             fresh,
+            patience,
             progress: ArcSwapOption::empty(),
         });
         let feed = Feed {
@@ -104,7 +116,7 @@ impl Cache {
         tokio::spawn(async move {
             tokio::select! { () = feed.run() => {}, () = stop.cancelled() => {} }
         });
-        tokio::spawn(answer_fresh(store, asked));
+        tokio::spawn(answer_fresh(store, prefix.to_owned(), asked));
         cache
     }
 
@@ -128,8 +140,10 @@ impl Cache {
     pub(crate) async fn fresh(&self) -> Result<Revision, CacheError> {
         let (answer, revision) = oneshot::channel();
         self.fresh.try_send(answer).map_err(|_| CacheError::Busy)?;
-        let wanted = revision
+        // A look that is under way may be too old for this read, which then needs the next one.
+        let wanted = tokio::time::timeout(self.patience, revision)
             .await
+            .map_err(|_| CacheError::Store(Arc::new(silent(self.patience))))?
             .map_err(|_| CacheError::Busy)?
             .map_err(CacheError::Store)?;
         self.reach(wanted, REACH).await
@@ -182,15 +196,27 @@ impl Cache {
     }
 }
 
-/// Answers all waiting questions for the store's current revision with one look at it.
-async fn answer_fresh(store: Arc<dyn Store>, mut asked: mpsc::Receiver<Fresh>) {
+/// Answers all waiting questions for the store's current revision with one look at it, which is an ordinary read:
+/// etcd's status is that of one member and may lag behind. Questions that come meanwhile wait for the next look.
+async fn answer_fresh(store: Arc<dyn Store>, key: String, mut asked: mpsc::Receiver<Fresh>) {
     let mut waiting = Vec::new();
     while asked.recv_many(&mut waiting, FRESH_QUEUE).await > 0 {
-        let revision = store.current_revision().await.map_err(Arc::new);
+        let revision = current_revision(&*store, &key).await.map_err(Arc::new);
         for answer in waiting.drain(..) {
             // A reader that has gone does not want it.
             let _ = answer.send(revision.clone());
         }
+    }
+}
+
+async fn current_revision(store: &dyn Store, key: &str) -> Result<Revision, StoreError> {
+    let look = RangeRequest::new(KeyRange::key(key.to_owned()));
+    Ok(store.range(look).await?.revision)
+}
+
+fn silent(wait: Duration) -> StoreError {
+    StoreError::Unavailable {
+        reason: format!("it did not say its revision within {wait:?}"),
     }
 }
 
@@ -200,12 +226,25 @@ struct Feed {
     cache: Arc<Cache>,
 }
 
+/// Why everything has to be listed again.
+#[derive(Debug, thiserror::Error)]
+enum Restart {
+    /// The store said no.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The store's revision is before the last one seen: it is not the store that it was.
+    #[error(
+        "the store is at revision {now}, and was at {before}: it has been replaced by an older one"
+    )]
+    Older { now: Revision, before: Revision },
+}
+
 impl Feed {
     async fn run(self) {
         let mut pause = RETRY_MIN;
         loop {
             let Err(error) = self.list_and_follow(&mut pause).await;
-            warn!(%error, "reading the store again from the start");
+            warn!(%error, retry_in = ?pause, "the store has to be read from the start");
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(RETRY_MAX);
         }
@@ -215,31 +254,51 @@ impl Feed {
     async fn list_and_follow(
         &self,
         pause: &mut Duration,
-    ) -> Result<std::convert::Infallible, StoreError> {
+    ) -> Result<std::convert::Infallible, Restart> {
         let mut at = self.list().await?;
         *pause = RETRY_MIN;
+        let mut failures = Failures::default();
         loop {
+            let before = at;
             match self.follow(&mut at).await {
                 Ok(()) => {}
-                Err(error @ StoreError::Compacted { .. }) => return Err(error),
-                Err(error) => warn!(%error, revision = at, "the store's watch ended; resuming it"),
+                Err(Restart::Store(error)) if !matches!(error, StoreError::Compacted { .. }) => {
+                    if at > before {
+                        // A watch that brought something is resumed at once: a slow reader must catch up.
+                        failures = Failures::default();
+                        continue;
+                    }
+                    failures.note(&error, at);
+                }
+                Err(error) => return Err(error),
             }
-            tokio::time::sleep(RETRY_MIN).await;
+            tokio::time::sleep(failures.pause()).await;
         }
     }
 
+    /// Reads everything as of one revision, a page at a time, and then replaces what the cache holds.
     async fn list(&self) -> Result<Revision, StoreError> {
         let mut found: BTreeMap<&str, BTreeMap<Arc<str>, Arc<CachedObject>>> = BTreeMap::new();
-        let listing = self
-            .store
-            .list(KeyRange::prefix(self.prefix.clone()))
-            .await?;
-        for kv in &listing.kvs {
-            if let Some((prefix, name, object)) = self.load(kv) {
-                found.entry(prefix).or_default().insert(name, object);
+        let keys = KeyRange::prefix(self.prefix.clone());
+        let mut request = RangeRequest::new(keys.clone()).limit(PAGE);
+        let mut revision = 0;
+        loop {
+            let page = self.store.range(request.clone()).await?;
+            if revision == 0 {
+                revision = page.revision;
             }
+            for kv in &page.kvs {
+                if let Some((prefix, name, object)) = self.load(kv) {
+                    found.entry(prefix).or_default().insert(name, object);
+                }
+            }
+            let Some(last) = page.kvs.last().filter(|_| page.more) else {
+                break;
+            };
+            request = RangeRequest::new(after(&last.key, &keys))
+                .limit(PAGE)
+                .at(revision);
         }
-        let revision = listing.revision;
         for (prefix, kind) in &self.cache.kinds {
             kind.cache
                 .replace(found.remove(&**prefix).unwrap_or_default(), revision);
@@ -252,16 +311,24 @@ impl Feed {
     fn load(&self, kv: &KeyValue) -> Option<(&str, Arc<str>, Arc<CachedObject>)> {
         let key = std::str::from_utf8(&kv.key).ok()?;
         let (prefix, kind, name) = self.cache.locate(key)?;
-        let object = CachedObject::load(name.clone(), kv, kind.resource.as_deref());
+        let object = CachedObject::load(name.clone(), &own(kv), kind.resource.as_deref());
         Some((prefix, name, Arc::new(object)))
     }
 
-    async fn follow(&self, at: &mut Revision) -> Result<(), StoreError> {
+    async fn follow(&self, at: &mut Revision) -> Result<(), Restart> {
+        // A watch from a revision that the store has not reached would wait in silence.
+        let now = current_revision(&*self.store, &self.prefix).await?;
+        if now < *at {
+            return Err(Restart::Older { now, before: *at });
+        }
         let request = WatchRequest::new(KeyRange::prefix(self.prefix.clone()), *at + 1).progress();
         let mut watch = self.store.watch(request).await?;
-        self.cache
-            .progress
-            .store(Some(Arc::new(watch.progress_requester())));
+        let progress = watch.progress_requester();
+        if now > *at {
+            // Readers may have asked the watch before this one, in vain.
+            progress.request();
+        }
+        self.cache.progress.store(Some(Arc::new(progress)));
         while let Some(batch) = watch.next().await {
             let batch = batch?;
             self.apply(&batch.events);
@@ -285,7 +352,7 @@ impl Feed {
             };
             let put = event.kind == EventKind::Put;
             let object = put.then(|| {
-                CachedObject::load(name.clone(), &event.kv, kind.resource.as_deref()).into()
+                CachedObject::load(name.clone(), &own(&event.kv), kind.resource.as_deref()).into()
             });
             kinds.entry(prefix).or_default().push(Change {
                 name,
@@ -298,5 +365,40 @@ impl Feed {
                 kind.apply(changes);
             }
         }
+    }
+}
+
+/// The same value in memory of its own.
+fn own(kv: &KeyValue) -> KeyValue {
+    KeyValue {
+        value: Bytes::copy_from_slice(&kv.value),
+        ..kv.clone()
+    }
+}
+
+/// What of `keys` comes after `key`.
+fn after(key: &Bytes, keys: &KeyRange) -> KeyRange {
+    let next = [key, &b"\0"[..]].concat();
+    match keys.end() {
+        Some(end) => KeyRange::between(next, end.clone()),
+        None => KeyRange::from(next),
+    }
+}
+
+/// Watches that ended one after the other without bringing anything.
+#[derive(Default)]
+struct Failures(u32);
+
+impl Failures {
+    /// Says so the first time; a store that stays away is the health check's to report.
+    fn note(&mut self, error: &StoreError, at: Revision) {
+        if self.0 == 0 {
+            warn!(%error, revision = at, "the store's watch ended; resuming it");
+        }
+        self.0 = self.0.saturating_add(1);
+    }
+
+    fn pause(&self) -> Duration {
+        (RETRY_MIN * 2u32.saturating_pow(self.0.min(8))).min(RESUME_MAX)
     }
 }

@@ -1,29 +1,35 @@
 //! Who of several servers runs a controller: the holder of a Lease, which is taken over when it has not been
-//! renewed for its duration.
+//! renewed for its duration, and given up when its holder stops.
+//!
+//! Clocks are not compared: a Lease of another is timed from when this server saw it change last.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use crate::loopback::Loopback;
 
 /// How long a Lease counts without renewal; the others wait that long before they take over.
 const DURATION: Duration = Duration::from_secs(15);
-/// How often it is renewed.
-pub(super) const RENEW: Duration = Duration::from_secs(5);
+/// How often it is renewed, and how long a renewal may take: a holder that cannot renew has stopped to lead before
+/// another one begins.
+const RENEW: Duration = Duration::from_secs(5);
 const JSON: &str = "application/json";
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
 /// One controller's Lease.
 pub(super) struct Leadership {
     client: Loopback,
     name: String,
     holder: String,
-    /// The last state of another's Lease and when this server first saw it: clocks are not compared.
+    /// The last state of another's Lease and when this server first saw it.
     seen: Option<(Value, Instant)>,
-    leads: bool,
 }
 
 impl Leadership {
@@ -33,31 +39,42 @@ impl Leadership {
             name: format!("peerage-{controller}-controller"),
             holder: holder.to_owned(),
             seen: None,
-            leads: false,
         }
     }
 
-    /// Takes or renews the Lease; whether this server holds it now.
-    pub(super) async fn hold(&mut self) -> bool {
-        let held = self.try_hold().await;
-        if held != self.leads {
-            self.leads = held;
-            info!(
-                lease = self.name,
-                held, "the lead of a controller has changed hands"
-            );
+    /// Takes and renews the Lease, and tells whether this server holds it, until `stop`.
+    pub(super) async fn keep(mut self, leads: watch::Sender<bool>, stop: CancellationToken) {
+        loop {
+            let held = tokio::select! {
+                held = tokio::time::timeout(RENEW, self.hold()) => held.unwrap_or(false),
+                () = stop.cancelled() => break,
+            };
+            let changed = leads.send_if_modified(|leads| std::mem::replace(leads, held) != held);
+            if changed {
+                info!(
+                    lease = self.name,
+                    held, "the lead of a controller has changed hands"
+                );
+            }
+            tokio::select! { () = tokio::time::sleep(RENEW) => {}, () = stop.cancelled() => break }
         }
-        held
+        if leads.send_replace(false) {
+            let _ = tokio::time::timeout(RENEW, self.release()).await;
+        }
     }
 
-    async fn try_hold(&mut self) -> bool {
-        let path = format!(
-            "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{}",
-            self.name
-        );
-        let current = match self.client.send(Method::GET, &path, JSON, None).await {
+    fn path(&self) -> String {
+        format!("{LEASES}/{}", self.name)
+    }
+
+    async fn hold(&mut self) -> bool {
+        let current = match self
+            .client
+            .send(Method::GET, &self.path(), JSON, None)
+            .await
+        {
             Ok(lease) => Some(lease),
-            Err(error) if error.code().is_some_and(|c| c.as_u16() == 404) => None,
+            Err(error) if error.is_not_found() => None,
             Err(error) => {
                 debug!(%error, "could not read a controller's Lease");
                 return false;
@@ -65,19 +82,43 @@ impl Leadership {
         };
         let result = match current {
             None => {
-                let collection = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+                let lease = self.lease(None, &self.holder);
                 self.client
-                    .send(Method::POST, collection, JSON, Some(self.lease(None)))
+                    .send(Method::POST, LEASES, JSON, Some(lease))
                     .await
             }
-            Some(lease) if self.may_take(&lease) => {
+            Some(current) if self.may_take(&current) => {
+                let lease = self.lease(Some(&current), &self.holder);
                 self.client
-                    .send(Method::PUT, &path, JSON, Some(self.lease(Some(&lease))))
+                    .send(Method::PUT, &self.path(), JSON, Some(lease))
                     .await
             }
             Some(_) => return false,
         };
         result.is_ok()
+    }
+
+    /// Lets the next one begin at once.
+    async fn release(&self) {
+        let Ok(current) = self
+            .client
+            .send(Method::GET, &self.path(), JSON, None)
+            .await
+        else {
+            return;
+        };
+        if current["spec"]["holderIdentity"] == *self.holder {
+            let lease = self.lease(Some(&current), "");
+            let released = self
+                .client
+                .send(Method::PUT, &self.path(), JSON, Some(lease))
+                .await;
+            debug!(
+                released = released.is_ok(),
+                lease = self.name,
+                "gave up the lead"
+            );
+        }
     }
 
     fn may_take(&mut self, lease: &Value) -> bool {
@@ -94,13 +135,13 @@ impl Leadership {
         }
     }
 
-    fn lease(&self, current: Option<&Value>) -> Value {
+    fn lease(&self, current: Option<&Value>, holder: &str) -> Value {
         let version = current.map(|l| l["metadata"]["resourceVersion"].clone());
         json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": { "name": self.name, "namespace": "kube-system", "resourceVersion": version },
             "spec": {
-                "holderIdentity": self.holder, "leaseDurationSeconds": DURATION.as_secs(),
+                "holderIdentity": holder, "leaseDurationSeconds": DURATION.as_secs(),
                 "renewTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
             },
         })

@@ -1,33 +1,42 @@
 //! Empties a namespace that is being deleted, and lets it go when nothing is left in it.
 //!
-//! What may be in a namespace is what discovery lists, the merged one of all servers: a kind that only a peer
-//! serves is emptied through it. While anything of discovery is `Stale` the namespace stays.
+//! It is driven by the watch of namespaces; one that is not empty yet is looked at again after a pause that grows.
+//! What a namespace holds and how it is emptied is `content`'s, what is written in its status `conditions`'.
+//!
+//! Finalizers of other owners are never touched: neither the namespace's nor those of what is in it.
 
+mod conditions;
+mod content;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
-use super::leader::{Leadership, RENEW};
+use super::leader::Leadership;
 use crate::api::Api;
+use crate::cache::KindCache;
 use crate::loopback::{Loopback, LoopbackError};
+use conditions::Conditions;
 
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-const JSON: &str = "application/json";
-
-/// What a namespace may hold: path of a collection below `/namespaces/NAME/`.
-struct Collection {
-    base: String,
-    plural: String,
-}
+pub(super) const JSON: &str = "application/json";
+/// Pauses before a namespace that is not empty is looked at again.
+const RETRY_MIN: Duration = Duration::from_millis(200);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+/// The finalizer that this controller takes away.
+const FINALIZER: &str = "kubernetes";
 
 /// Runs until `stop`.
 pub(super) async fn run(
     api: Arc<Api>,
     client: Loopback,
-    mut lease: Leadership,
+    lease: Leadership,
     stop: CancellationToken,
 ) {
     let Some(place) = api
@@ -37,120 +46,131 @@ pub(super) async fn run(
     else {
         return;
     };
-    let mut changes = place.cache.changes();
+    let (leads, mut leading) = watch::channel(false);
+    let emptying = async {
+        while leading.wait_for(|leads| *leads).await.is_ok() {
+            let mut still = leading.clone();
+            tokio::select! {
+                () = work(&place.cache, &client) => {}
+                // The sender tells before it goes.
+                _ = still.wait_for(|leads| !*leads) => {}
+            }
+        }
+    };
+    tokio::join!(lease.keep(leads, stop), emptying);
+}
+
+/// A namespace that has to be looked at.
+struct Due {
+    at: Instant,
+    pause: Duration,
+}
+
+/// Empties namespaces for as long as this server leads.
+async fn work(namespaces: &KindCache, client: &Loopback) {
+    let mut changes = namespaces.changes();
+    let mut queue: BTreeMap<String, Due> = BTreeMap::new();
     loop {
         changes.borrow_and_update();
-        if lease.hold().await {
-            let terminating: Vec<String> = place
-                .cache
-                .snapshot("", 0)
-                .objects
-                .iter()
-                .filter(|n| is_terminating(n))
-                .map(|n| n.name.to_string())
-                .collect();
-            for name in terminating {
-                if let Err(error) = empty(&client, &name).await {
-                    debug!(namespace = name, %error, "the namespace is not empty yet");
+        take_in(namespaces, &mut queue);
+        let now = Instant::now();
+        let due: Vec<String> = queue
+            .iter()
+            .filter(|(_, due)| due.at <= now)
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in due {
+            match empty(client, &name).await {
+                Ok(true) => drop(queue.remove(&name)),
+                Ok(false) => put_off(&mut queue, &name),
+                Err(error) if error.is_not_found() => drop(queue.remove(&name)),
+                Err(error) => {
+                    debug!(namespace = name, %error, "the namespace could not be emptied");
+                    put_off(&mut queue, &name);
                 }
             }
         }
+        let next = queue.values().map(|due| due.at).min();
         tokio::select! {
             changed = changes.changed() => if changed.is_err() { return },
-            () = tokio::time::sleep(RENEW) => {}
-            () = stop.cancelled() => return,
+            () = sleep_until(next) => {}
         }
     }
 }
 
-fn is_terminating(namespace: &crate::cache::CachedObject) -> bool {
-    namespace
-        .parse::<Value>()
-        .is_some_and(|n| n["metadata"]["deletionTimestamp"].is_string())
+async fn sleep_until(next: Option<Instant>) {
+    match next {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
 }
 
-/// One round: delete everything, and finalize when a look finds nothing more.
-async fn empty(client: &Loopback, name: &str) -> Result<(), LoopbackError> {
-    let (collections, certain) = collections(client).await?;
-    let mut left = 0;
-    for collection in collections {
-        let path = format!(
-            "{}/namespaces/{name}/{}",
-            collection.base, collection.plural
-        );
-        let there = client
-            .send(Method::GET, &format!("{path}?limit=1"), JSON, None)
-            .await?;
-        if there["items"].as_array().is_none_or(|i| i.is_empty()) {
-            continue;
-        }
-        client.send(Method::DELETE, &path, JSON, None).await?;
-        let there = client
-            .send(Method::GET, &format!("{path}?limit=1"), JSON, None)
-            .await?;
-        left += there["items"].as_array().map_or(0, Vec::len);
+/// Takes in the namespaces that terminate, and forgets those that are gone.
+fn take_in(namespaces: &KindCache, queue: &mut BTreeMap<String, Due>) {
+    let (at, pause) = (Instant::now(), RETRY_MIN);
+    let objects = namespaces.snapshot("", 0).objects;
+    let terminating = objects.iter().filter_map(|object| {
+        let namespace: Value = object.parse()?;
+        (is_terminating(&namespace) && is_ours(&namespace)).then(|| object.name.to_string())
+    });
+    let mut before = std::mem::take(queue);
+    for name in terminating {
+        let due = before.remove(&name).unwrap_or(Due { at, pause });
+        queue.insert(name, due);
     }
-    if left > 0 || !certain {
+}
+
+fn put_off(queue: &mut BTreeMap<String, Due>, name: &str) {
+    if let Some(due) = queue.get_mut(name) {
+        due.at = Instant::now() + due.pause;
+        due.pause = (due.pause * 2).min(RETRY_MAX);
+    }
+}
+
+fn is_terminating(namespace: &Value) -> bool {
+    namespace["metadata"]["deletionTimestamp"].is_string()
+}
+
+/// Whether this controller has not let it go yet.
+fn is_ours(namespace: &Value) -> bool {
+    let finalizers = namespace["spec"]["finalizers"].as_array();
+    finalizers.into_iter().flatten().any(|f| f == FINALIZER)
+}
+
+/// One round: delete everything, say what is left, and finalize when nothing is. Whether it is done.
+async fn empty(client: &Loopback, name: &str) -> Result<bool, LoopbackError> {
+    let path = format!("/api/v1/namespaces/{name}");
+    let namespace = client.send(Method::GET, &path, JSON, None).await?;
+    if !is_terminating(&namespace) || !is_ours(&namespace) {
+        return Ok(true);
+    }
+    let found = content::delete(client, name).await;
+    let conditions = Conditions::of(&found);
+    conditions.write(client, &path).await?;
+    if !found.is_empty() {
         debug!(
             namespace = name,
-            left, certain, "something is left in the namespace"
+            ?found,
+            "something is left in the namespace"
         );
-        return Ok(());
+        return Ok(false);
     }
-    finalize(client, name).await
-}
-
-/// Every namespaced resource that can be listed and deleted, and whether discovery is complete.
-async fn collections(client: &Loopback) -> Result<(Vec<Collection>, bool), LoopbackError> {
-    let mut found = Vec::new();
-    let mut certain = true;
-    for (path, prefix) in [("/api", "/api"), ("/apis", "/apis")] {
-        let document = client.send(Method::GET, path, AGGREGATED, None).await?;
-        for group in document["items"].as_array().into_iter().flatten() {
-            let name = group["metadata"]["name"].as_str().unwrap_or_default();
-            for version in group["versions"].as_array().into_iter().flatten().take(1) {
-                certain &= version["freshness"] != "Stale";
-                let version_name = version["version"].as_str().unwrap_or_default();
-                let base = if name.is_empty() {
-                    format!("{prefix}/{version_name}")
-                } else {
-                    format!("{prefix}/{name}/{version_name}")
-                };
-                found.extend(deletable(version).map(|plural| Collection {
-                    base: base.clone(),
-                    plural,
-                }));
-            }
-        }
-    }
-    Ok((found, certain))
-}
-
-fn deletable(version: &Value) -> impl Iterator<Item = String> {
-    let has = |r: &Value, verb: &str| {
-        r["verbs"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .any(|v| v == verb)
-    };
-    version["resources"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(move |r| r["scope"] == "Namespaced" && has(r, "list") && has(r, "deletecollection"))
-        .filter_map(|r| r["resource"].as_str().map(str::to_owned))
+    finalize(client, &path).await?;
+    info!(
+        namespace = name,
+        "the namespace is empty and has been let go"
+    );
+    Ok(true)
 }
 
 /// Takes the `kubernetes` finalizer away, with which the namespace goes.
-async fn finalize(client: &Loopback, name: &str) -> Result<(), LoopbackError> {
-    let path = format!("/api/v1/namespaces/{name}");
-    let mut namespace = client.send(Method::GET, &path, JSON, None).await?;
-    let others: Vec<Value> = namespace["spec"]["finalizers"]
-        .as_array()
+async fn finalize(client: &Loopback, path: &str) -> Result<(), LoopbackError> {
+    let mut namespace = client.send(Method::GET, path, JSON, None).await?;
+    let all = namespace["spec"]["finalizers"].as_array();
+    let others: Vec<Value> = all
         .into_iter()
         .flatten()
-        .filter(|f| *f != "kubernetes")
+        .filter(|f| **f != FINALIZER)
         .cloned()
         .collect();
     namespace["spec"]["finalizers"] = json!(others);
@@ -162,9 +182,5 @@ async fn finalize(client: &Loopback, name: &str) -> Result<(), LoopbackError> {
             Some(namespace),
         )
         .await?;
-    info!(
-        namespace = name,
-        "the namespace is empty and has been let go"
-    );
     Ok(())
 }

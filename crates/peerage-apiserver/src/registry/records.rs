@@ -7,6 +7,7 @@
 //! Differs: kube-apiserver takes a labelled Lease of any namespace for a peer.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -39,6 +40,7 @@ pub(super) async fn follow(
         let ended = tokio::select! {
             changed = leases_changed.changed() => changed.is_err(),
             changed = endpoints_changed.changed() => changed.is_err(),
+            () = records.closed() => true,
         };
         if ended {
             return;
@@ -46,7 +48,7 @@ pub(super) async fn follow(
     }
 }
 
-fn read(own: &str, leases: &KindCache, endpoints: &KindCache) -> Arc<[PeerRecord]> {
+pub(super) fn read(own: &str, leases: &KindCache, endpoints: &KindCache) -> Arc<[PeerRecord]> {
     let mut found: BTreeMap<Arc<str>, PeerRecord> = BTreeMap::new();
     let blank = |id: &Arc<str>| PeerRecord {
         id: id.clone(),
@@ -76,6 +78,13 @@ fn read(own: &str, leases: &KindCache, endpoints: &KindCache) -> Arc<[PeerRecord
     found.into_values().collect()
 }
 
+/// Where the servers with an endpoint key are, as far as they gave addresses and no names.
+pub(crate) fn addresses(endpoints: &KindCache) -> Vec<SocketAddr> {
+    let objects = endpoints.snapshot("", 0).objects;
+    let read = |object: &Arc<CachedObject>| endpoint(object)?.1?.as_str().parse().ok();
+    objects.iter().filter_map(read).collect()
+}
+
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct LeaseFile {
@@ -98,7 +107,7 @@ struct LeaseSpecFile {
     renew_time: Option<String>,
 }
 
-fn lease(object: &CachedObject) -> Option<IdentityLease> {
+pub(super) fn lease(object: &CachedObject) -> Option<IdentityLease> {
     match &object.content {
         Content::Json(_) => lease_from_json(object.parse()?),
         Content::Unreadable { value, .. } => lease_from_protobuf(value),
@@ -125,8 +134,9 @@ fn lease_from_json(file: LeaseFile) -> Option<IdentityLease> {
 }
 
 fn system_time(at: jiff::Timestamp) -> Option<SystemTime> {
-    let nanos = u64::try_from(at.as_nanosecond()).ok()?;
-    SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(nanos))
+    let seconds = u64::try_from(at.as_second()).ok()?;
+    let nanos = u32::try_from(at.subsec_nanosecond()).ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))
 }
 
 fn lease_from_protobuf(value: &[u8]) -> Option<IdentityLease> {
@@ -189,7 +199,7 @@ struct PortFile {
 }
 
 /// The server that an endpoint key names, and where it is.
-fn endpoint(object: &CachedObject) -> Option<(Arc<str>, Option<Authority>)> {
+pub(super) fn endpoint(object: &CachedObject) -> Option<(Arc<str>, Option<Authority>)> {
     let (labels, ip, port) = match &object.content {
         Content::Json(_) => {
             let file: EndpointsFile = object.parse()?;

@@ -236,7 +236,7 @@ pub struct ApiserverFlags {
     /// Where audit lines go; - for standard output
     #[arg(long, value_name = "FILE", help_heading = "What they may do")]
     pub audit_log_path: Option<PathBuf>,
-    /// Size in megabytes at which the audit log is rotated; 0 for never
+    /// Size in megabytes at which the audit log is rotated; 0 for 100, as in Kubernetes
     #[arg(
         long,
         value_name = "MB",

@@ -32,8 +32,14 @@ const CONTROLLERS: [Controller; 1] = [Controller::Namespace];
 /// Runs a server until it is asked to stop.
 pub(super) async fn run(settings: ApiserverSettings, signals: &Signals) -> Result<(), Failure> {
     let running = tokio::select! {
-        running = start(settings, signals) => running?,
+        biased;
+        running = start(settings, signals) => running,
         () = signals.shutdown.cancelled() => return Ok(()),
+    };
+    let running = match running {
+        // Told to stop while it was starting, it stops in good order.
+        Err(_) if signals.shutdown.is_cancelled() => return Ok(()),
+        running => running?,
     };
     loop {
         tokio::select! {

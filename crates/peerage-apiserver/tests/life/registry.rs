@@ -1,0 +1,188 @@
+//! This server's records, and what it does about those of others.
+
+use std::time::Duration;
+
+use peerage_apiserver::{RunError, server_id};
+use peerage_store::StoreExt as _;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::support::{Mode, Site, Switch, stored, until};
+
+fn lease_key(name: &str) -> String {
+    format!("/registry/leases/kube-system/{name}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lease_is_the_one_that_kube_apiserver_writes() {
+    let (site, store) = (Site::new(), Switch::new(Mode::There));
+    let server = site.start(site.options("1.37", "new", store.clone())).await;
+    let id = server_id("new");
+    until("a Lease", || async {
+        stored(store.inner(), &lease_key(&id)).await.is_some()
+    })
+    .await;
+    let lease = stored(store.inner(), &lease_key(&id)).await.unwrap();
+    let (metadata, spec) = (&lease["metadata"], &lease["spec"]);
+    assert_eq!(
+        metadata["labels"],
+        json!({"apiserver.kubernetes.io/identity": "kube-apiserver", "kubernetes.io/hostname": "new"})
+    );
+    let address = server.running.address().to_string();
+    assert_eq!(
+        metadata["annotations"],
+        json!({"kubernetes.io/peer-advertise-address": address})
+    );
+    assert_eq!(metadata["name"], json!(id));
+    assert_eq!(metadata["namespace"], "kube-system");
+    assert_eq!(spec.as_object().unwrap().len(), 3);
+    assert_eq!(spec["leaseDurationSeconds"], 3600);
+    let holder = spec["holderIdentity"].as_str().unwrap();
+    assert_eq!(holder.len(), id.len() + 37);
+    assert!(holder.starts_with(&format!("{id}_")));
+    let renewed = spec["renewTime"].as_str().unwrap();
+    assert_eq!(
+        (renewed.len(), renewed.find('.')),
+        (27, Some(19)),
+        "{renewed}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_the_gate_off_nobody_is_told_where_this_server_is() {
+    let (site, store) = (Site::new(), Switch::new(Mode::There));
+    let mut options = site.options("1.37", "off", store.clone());
+    options.peers.enabled = false;
+    let server = site.start(options).await;
+    let key = lease_key(&server_id("off"));
+    until("a Lease", || async {
+        stored(store.inner(), &key).await.is_some()
+    })
+    .await;
+    let lease = stored(store.inner(), &key).await.unwrap();
+    assert_eq!(lease["metadata"].get("annotations"), None);
+    let endpoint = format!("/registry/peerserverleases/{}", server_id("off"));
+    assert_eq!(store.inner().get(endpoint).await.unwrap(), None);
+    server.running.stop().await;
+    assert_eq!(
+        stored(store.inner(), &key).await,
+        None,
+        "it leaves nothing behind"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_peer_ca_records_are_still_written() {
+    let (site, store) = (Site::new(), Switch::new(Mode::There));
+    let mut options = site.options("1.37", "local", store.clone());
+    options.peers.ca = None;
+    options.peers.client = None;
+    options.peers.advertise = Some("[2001:db8::7]:7443".parse().unwrap());
+    let _server = site.start(options).await;
+    let endpoint = format!("/registry/peerserverleases/{}", server_id("local"));
+    until("an endpoint key", || async {
+        store.inner().get(endpoint.clone()).await.unwrap().is_some()
+    })
+    .await;
+    let key = lease_key(&server_id("local"));
+    until("a Lease", || async {
+        stored(store.inner(), &key).await.is_some()
+    })
+    .await;
+    let lease = stored(store.inner(), &key).await.unwrap();
+    assert_eq!(
+        lease["metadata"]["annotations"]["kubernetes.io/peer-advertise-address"],
+        "[2001:db8::7]:7443"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_server_of_the_same_name_says_how_to_fix_it_and_does_not_start() {
+    let (site, store) = (Site::new(), Switch::new(Mode::There));
+    let first = site
+        .start(site.options("1.37", "same", store.clone()))
+        .await;
+    let endpoint = format!("/registry/peerserverleases/{}", server_id("same"));
+    until("an endpoint key", || async {
+        store.inner().get(endpoint.clone()).await.unwrap().is_some()
+    })
+    .await;
+    let options = site.options("1.36", "same", store.clone());
+    let second = peerage_apiserver::start(options, CancellationToken::new()).await;
+    let Err(error @ RunError::SameIdentity { .. }) = second else {
+        panic!("it started");
+    };
+    let text = error.to_string();
+    assert!(text.contains("--hostname-override"), "{text}");
+    assert!(
+        text.contains(&first.running.address().to_string()),
+        "{text}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_was_killed_comes_back_at_another_address_without_waiting() {
+    let (site, store) = (Site::new(), Switch::new(Mode::There));
+    // Nobody listens there any more.
+    let key = format!("/registry/peerserverleases/{}", server_id("back"));
+    let left = json!({"kind": "Endpoints", "apiVersion": "v1",
+        "metadata": {"generation": 7, "labels": {"apiserverIdentity": server_id("back")}},
+        "subsets": [{"addresses": [{"ip": "127.0.0.1"}], "ports": [{"name": "https", "port": 1, "protocol": "TCP"}]}]});
+    store
+        .inner()
+        .create(key, left.to_string(), 0)
+        .await
+        .unwrap();
+    let start = site.start(site.options("1.37", "back", store));
+    let started = tokio::time::timeout(Duration::from_secs(8), start).await;
+    started.unwrap().running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn identity_leases_of_servers_long_gone_are_removed() {
+    let (site, store) = (Site::new(), Switch::new(Mode::There));
+    let lease = |namespace: &str, label: &str, renewed: &str| {
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "x", "namespace": namespace, "labels": {"apiserver.kubernetes.io/identity": label}},
+            "spec": {"holderIdentity": "x_y", "leaseDurationSeconds": 3600, "renewTime": renewed}})
+        .to_string()
+    };
+    let (old, future) = ("2020-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z");
+    for (key, value) in [
+        (
+            "kube-system/gone",
+            lease("kube-system", "kube-apiserver", old),
+        ),
+        (
+            "kube-system/alive",
+            lease("kube-system", "kube-apiserver", future),
+        ),
+        (
+            "kube-system/other",
+            lease("kube-system", "something-else", old),
+        ),
+        ("default/elsewhere", lease("default", "kube-apiserver", old)),
+    ] {
+        let key = format!("/registry/leases/{key}");
+        store.inner().create(key, value, 0).await.unwrap();
+    }
+    let _server = site.start(site.options("1.37", "gc", store.clone())).await;
+    until("the old one is gone", || async {
+        stored(store.inner(), "/registry/leases/kube-system/gone")
+            .await
+            .is_none()
+    })
+    .await;
+    for key in [
+        "kube-system/alive",
+        "kube-system/other",
+        "default/elsewhere",
+    ] {
+        assert!(
+            stored(store.inner(), &format!("/registry/leases/{key}"))
+                .await
+                .is_some(),
+            "{key}"
+        );
+    }
+}
