@@ -301,7 +301,12 @@ impl Start {
             root,
             facts: &Facts::new(options, bound.port()),
         };
-        self.store.await_with_progress(bootstrap.ensure()).await;
+        let there = async {
+            bootstrap.ensure().await;
+            // Who asks first must not be refused because his role is not in the cache yet.
+            while cache.fresh().await.is_err() {}
+        };
+        self.store.await_with_progress(there).await;
         self.health.bootstrap.set(true);
         let addresses = ServiceAddresses {
             store: options.store.clone(),

@@ -183,7 +183,7 @@ async fn a_slow_and_failing_store_loses_and_repeats_no_event() {
     let site = Site::new();
     let plan = FaultPlan {
         jitter: Duration::from_millis(5),
-        cut_off_after: Some(3),
+        cut_off_after: Some(5),
         ..FaultPlan::slow(Duration::from_millis(50))
     };
     let store = std::sync::Arc::new(FaultyStore::new(Switch::new(Mode::There), plan));
