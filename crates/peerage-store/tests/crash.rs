@@ -132,7 +132,7 @@ async fn after_a_hundred_kills_nothing_acknowledged_is_lost_and_nothing_is_half_
     for _ in 0..KILLS {
         run_and_kill(&file, rng.random_range(1..40), &mut acknowledged);
         let store = SqliteStore::open(&file, options()).await.unwrap();
-        reached = check(&store, &acknowledged, reached).await;
+        reached = check(&store, &mut acknowledged, reached).await;
     }
     let connection = rusqlite::Connection::open(&file).unwrap();
     let verdict: String = connection
@@ -141,11 +141,12 @@ async fn after_a_hundred_kills_nothing_acknowledged_is_lost_and_nothing_is_half_
     assert_eq!(verdict, "ok");
 }
 
-/// Looks at a store that was killed. Returns its revision.
-async fn check(store: &SqliteStore, acknowledged: &Acknowledged, before: Revision) -> Revision {
+/// Looks at a store that was killed. Returns its revision; what was found counts as acknowledged from now on.
+async fn check(store: &SqliteStore, acknowledged: &mut Acknowledged, before: Revision) -> Revision {
     let status = store.status().await.unwrap();
     assert!(status.revision >= before);
-    for (&writer, &(number, revision)) in acknowledged {
+    for (&writer, last) in acknowledged.iter_mut() {
+        let (number, revision) = *last;
         let left = store.get(key(writer, "left")).await.unwrap().unwrap();
         let right = store.get(key(writer, "right")).await.unwrap().unwrap();
         assert_eq!(
@@ -159,6 +160,7 @@ async fn check(store: &SqliteStore, acknowledged: &Acknowledged, before: Revisio
             "{writer}: {number} became {found}"
         );
         assert!(left.mod_revision >= revision && status.revision >= revision);
+        *last = (found, left.mod_revision);
     }
     if status.revision > status.compact_revision.max(1) {
         check_history(store, status.compact_revision.max(1) + 1, status.revision).await;
