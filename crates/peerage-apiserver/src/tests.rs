@@ -3,6 +3,7 @@
 mod lifecycle;
 mod lists;
 mod odd_requests;
+mod one_verb;
 mod services;
 mod updates;
 mod versions;
@@ -47,6 +48,7 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 /// A server of one version; several may share a store.
 struct Server {
     local: Local,
+    proxy: PeerProxy,
     store: Arc<dyn Store>,
     _stop: DropGuard,
 }
@@ -85,7 +87,12 @@ impl Server {
     }
 
     async fn of(version: &str, store: Arc<dyn Store>) -> Self {
-        let catalogue = Arc::new(Catalogue::load(version, &RuntimeConfig::default()).unwrap());
+        let catalogue = Catalogue::load(version, &RuntimeConfig::default()).unwrap();
+        Self::serving(catalogue, store).await
+    }
+
+    async fn serving(catalogue: Catalogue, store: Arc<dyn Store>) -> Self {
+        let catalogue = Arc::new(catalogue);
         let stop = CancellationToken::new();
         let prefixes = Resources::prefixes(&catalogue, ROOT);
         let prefixes = prefixes.into_iter().map(|(at, stored)| (at, Some(stored)));
@@ -130,7 +137,7 @@ impl Server {
             metrics: Metrics::default(),
             openapi: OpenApi::new(catalogue.clone(), false),
             catalogue,
-            proxy,
+            proxy: proxy.clone(),
             limits: Limits::default(),
             event_leases: EventLeases::new(Duration::from_secs(3_600)),
             process: Process::new(BTreeMap::new()),
@@ -140,6 +147,7 @@ impl Server {
         });
         Self {
             local: Local::new(api),
+            proxy,
             store,
             _stop: stop.drop_guard(),
         }
