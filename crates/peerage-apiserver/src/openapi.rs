@@ -107,3 +107,6 @@ impl OpenApi {
             .get_or_init(|| Document::new(v2::document(&self.catalogue).to_string()))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ use peerage_objects::schema::{TypeId, Types};
 
 use crate::data;
 use crate::records::{RecordError, Records};
-use crate::resource::{GroupVersionKind, Resource};
+use crate::resource::Resource;
 use crate::resource_text::{self, Priorities, ResourceTextError};
 use crate::rules::{RuleTextError, Table};
 use crate::runtime_config::RuntimeConfig;
@@ -227,11 +227,6 @@ impl Catalogue {
     /// A type by its name in OpenAPI.
     pub fn type_by_name(&self, name: &str) -> Option<TypeId> {
         self.base.types.types.find(name)
-    }
-
-    /// A type by kind; also of kinds that are no resource (lists, options of subresources).
-    pub fn type_of_kind(&self, kind: &GroupVersionKind) -> Option<TypeId> {
-        self.base.types.kinds.get(kind).copied()
     }
 
     /// The kinds that OpenAPI lists for a type (`x-kubernetes-group-version-kind`).

@@ -13,7 +13,6 @@ mod cells;
 pub mod convert;
 mod data;
 mod discovery;
-mod openapi;
 pub mod records;
 mod resource;
 mod resource_text;

@@ -193,7 +193,7 @@ impl PatchError {
 
 /// The answer for a patch whose result is no object of the kind; `shown` is the result (JSON and merge patch) or
 /// the patch ([`MapPatch::shown`], strategic).
-pub fn invalid_patch(shown: &str, reason: &str) -> Status {
+pub(crate) fn invalid_patch(shown: &str, reason: &str) -> Status {
     let cause = StatusCause::invalid("patch", shown, reason);
     Status::invalid(GroupKind::new("", ""), "", vec![cause])
 }

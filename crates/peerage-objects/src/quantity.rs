@@ -91,11 +91,6 @@ impl Quantity {
         self.nanos == 0
     }
 
-    /// Whether it is less than nothing.
-    pub fn is_negative(self) -> bool {
-        self.nanos < 0
-    }
-
     fn fmt_binary(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut number = self.nanos / NANO;
         let mut power = 0;

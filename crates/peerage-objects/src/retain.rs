@@ -26,7 +26,12 @@ pub fn has_unknown(types: &Types, ty: TypeId, stored: &Value) -> bool {
 }
 
 /// The paths of the fields of a stored object that the schema lacks; at most `limit`.
-pub fn unknown_fields(types: &Types, ty: TypeId, stored: &Value, limit: usize) -> Vec<String> {
+pub(crate) fn unknown_fields(
+    types: &Types,
+    ty: TypeId,
+    stored: &Value,
+    limit: usize,
+) -> Vec<String> {
     let mut found = Vec::new();
     find_unknown(types, ty, stored, "", limit, &mut found);
     found

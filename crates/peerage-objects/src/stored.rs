@@ -57,21 +57,6 @@ pub enum StoredJsonError {
     NoMetadata,
 }
 
-/// What a list says of itself.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ListHead<'a> {
-    /// `v1`
-    pub api_version: &'a str,
-    /// `ConfigMapList`
-    pub kind: &'a str,
-    /// The revision that the list shows.
-    pub resource_version: i64,
-    /// The token of the next page; empty on the last.
-    pub continue_token: &'a str,
-    /// How many items follow, where that is known.
-    pub remaining: Option<i64>,
-}
-
 impl StoredJson {
     /// Finds the places in the bytes of a stored object.
     pub fn new(bytes: Bytes) -> Result<StoredJson, StoredJsonError> {
@@ -172,47 +157,6 @@ impl StoredJson {
         crate::meta::set_resource_version(&mut value, &revision.to_string());
         Ok(value)
     }
-}
-
-/// Writes a list of stored objects, each with its revision, into a buffer that grows.
-pub fn write_list<'a>(
-    out: &mut impl BufMut,
-    head: ListHead<'_>,
-    types: TypeFields,
-    items: impl IntoIterator<Item = (&'a StoredJson, i64)>,
-) {
-    let text = |text: &str| Value::from(text).to_string();
-    let (kind, api_version) = (text(head.kind), text(head.api_version));
-    let version = head.resource_version;
-    let mut text_out = out.writer();
-    // A buffer that grows takes everything.
-    let _ = write!(
-        text_out,
-        "{{\"kind\":{kind},\"apiVersion\":{api_version},\"metadata\":{{\"resourceVersion\":\"{version}\""
-    );
-    if !head.continue_token.is_empty() {
-        let _ = write!(text_out, ",\"continue\":{}", text(head.continue_token));
-    }
-    if let Some(remaining) = head.remaining {
-        let _ = write!(text_out, ",\"remainingItemCount\":{remaining}");
-    }
-    out.put_slice(b"},\"items\":[");
-    for (at, (item, revision)) in items.into_iter().enumerate() {
-        if at > 0 {
-            out.put_u8(b',');
-        }
-        item.write(out, types, revision);
-    }
-    out.put_slice(b"]}");
-}
-
-/// Writes one frame of a watch: `{"type":"ADDED","object":…}` and a line break, into a buffer that
-/// grows.
-pub fn write_watch_frame(out: &mut impl BufMut, event: &str, object: &StoredJson, revision: i64) {
-    // A buffer that grows takes everything.
-    let _ = write!(out.writer(), "{{\"type\":\"{event}\",\"object\":");
-    object.write(out, TypeFields::Keep, revision);
-    out.put_slice(b"}\n");
 }
 
 /// A member as it was found: its name with the quotes, and its value.

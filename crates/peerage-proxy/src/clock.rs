@@ -14,12 +14,6 @@ impl Clock {
         Clock(Arc::new(now))
     }
 
-    /// A clock that starts at the wall-clock time and then follows tokio's clock, which tests can pause.
-    pub fn following_tokio() -> Clock {
-        let (wall, start) = (SystemTime::now(), tokio::time::Instant::now());
-        Clock::new(move || wall + start.elapsed())
-    }
-
     /// The time.
     pub fn now(&self) -> SystemTime {
         (self.0)()

@@ -1,5 +1,7 @@
 //! Paths and operations of a group-version's resources.
 
+use std::sync::Arc;
+
 use peerage_catalogue::{Catalogue, Resource, Subresource};
 use serde_json::{Map, Value, json};
 
@@ -37,13 +39,16 @@ const WRITE_PARAMETERS: [(&str, &str); 3] = [
 ];
 
 /// One operation.
+#[derive(Default)]
 struct Operation<'a> {
+    /// `x-kubernetes-action`; empty where there is none.
     action: &'a str,
     /// Schema of the answer.
     answer: Option<Value>,
     /// Schema of the body.
     body: Option<Value>,
     parameters: &'a [(&'a str, &'a str)],
+    /// Group, version and kind that it is about.
     kind: (&'a str, &'a str, &'a str),
 }
 
@@ -71,183 +76,149 @@ pub(super) fn add(
     );
     let list = writer.named(&format!("{META}.APIResourceList"));
     let discovery = Operation {
-        action: "",
         answer: list,
-        body: None,
-        parameters: &[],
-        kind: ("", "", ""),
+        ..Operation::default()
     };
     paths.insert(
         format!("{base}/"),
         json!({ "get": operation(dialect, &tag, &discovery) }),
     );
     for resource in catalogue.resources_of(group, version) {
+        let kind = (&*resource.group, &*resource.version, &*resource.kind);
         Paths {
             writer,
             dialect,
             tag: &tag,
             base: &base,
             resource,
+            kind,
             paths,
         }
         .add();
     }
 }
 
+/// The paths of one resource.
 struct Paths<'a, 'w> {
     writer: &'a mut Writer<'w>,
     dialect: Dialect,
     tag: &'a str,
     base: &'a str,
     resource: &'a Resource,
+    /// What the operations that are being written are about: the resource, or one of its subresources.
+    kind: (&'a str, &'a str, &'a str),
     paths: &'a mut Map<String, Value>,
 }
 
-impl Paths<'_, '_> {
+impl<'a> Paths<'a, '_> {
     fn add(&mut self) {
-        let plural = &self.resource.plural;
-        let scope = if self.resource.namespaced {
-            "/namespaces/{namespace}"
-        } else {
-            ""
+        let resource = self.resource;
+        let scope = match resource.namespaced {
+            true => "/namespaces/{namespace}",
+            false => "",
         };
-        let collection = format!("{}{scope}/{plural}", self.base);
-        let list = self
-            .resource
-            .list_type_id
-            .map(|id| self.writer.reference(id));
-        let own = self.resource.type_id.map(|id| self.writer.reference(id));
-        if self.resource.namespaced && self.resource.has_verb("list") {
-            let path = format!("{}/{plural}", self.base);
-            self.put(&path, "get", "list", list.clone(), None, &LIST_PARAMETERS);
+        let collection = format!("{scope}/{}", resource.plural);
+        if resource.namespaced {
+            self.list(&format!("/{}", resource.plural));
         }
-        if self.resource.has_verb("list") {
-            self.put(&collection, "get", "list", list, None, &LIST_PARAMETERS);
+        self.list(&collection);
+        self.collection(&format!("{}{collection}", self.base));
+        let object = format!("{}{collection}/{{name}}", self.base);
+        let own = resource.type_id.map(|id| self.writer.reference(id));
+        self.object(&object, &resource.verbs, own);
+        if resource.has_verb("delete") {
+            self.delete(&object, "delete", &WRITE_PARAMETERS[..1]);
         }
-        if self.resource.has_verb("create") {
-            self.put(
-                &collection,
-                "post",
-                "post",
-                own.clone(),
-                own.clone(),
-                &WRITE_PARAMETERS,
-            );
+        if resource.has_verb("watch") && resource.has_verb("get") {
+            self.watch(&format!("{collection}/{{name}}"), "watch");
         }
-        let options = self.writer.named(&format!("{META}.DeleteOptions"));
-        let status = self.writer.named(&format!("{META}.Status"));
-        if self.resource.has_verb("deletecollection") {
-            self.put(
-                &collection,
-                "delete",
-                "deletecollection",
-                status.clone(),
-                options.clone(),
-                &LIST_PARAMETERS,
-            );
-        }
-        let item = format!("{collection}/{{name}}");
-        let verbs: Vec<_> = self.resource.verbs.iter().map(|v| v.to_string()).collect();
-        self.item(&item, &verbs, own, None);
-        if self.resource.has_verb("delete") {
-            self.put(
-                &item,
-                "delete",
-                "delete",
-                status,
-                options,
-                &WRITE_PARAMETERS[..1],
-            );
-        }
-        for sub in &self.resource.subresources {
-            let own = sub.type_id.map(|id| self.writer.reference(id));
-            let verbs: Vec<_> = sub.verbs.iter().map(|v| v.to_string()).collect();
-            let path = format!("{item}/{}", sub.name);
-            self.item(&path, &verbs, own.clone(), Some(sub));
-            if sub.has_verb("create") {
-                self.put_as(
-                    &path,
-                    "post",
-                    "post",
-                    own.clone(),
-                    own,
-                    &WRITE_PARAMETERS,
-                    Some(sub),
-                );
-            }
+        for subresource in &resource.subresources {
+            self.subresource(&object, subresource);
         }
     }
 
-    fn item(
-        &mut self,
-        path: &str,
-        verbs: &[String],
-        own: Option<Value>,
-        sub: Option<&Subresource>,
-    ) {
-        let has = |verb: &str| verbs.iter().any(|v| v == verb);
+    /// Reading many objects, and the path by which that is a watch.
+    fn list(&mut self, below: &str) {
+        if self.resource.has_verb("list") {
+            let list = self.resource.list_type_id;
+            let list = list.map(|id| self.writer.reference(id));
+            let path = format!("{}{below}", self.base);
+            self.put(&path, "get", "list", (list, None), &LIST_PARAMETERS);
+        }
+        if self.resource.has_verb("watch") {
+            self.watch(below, "watchlist");
+        }
+    }
+
+    fn watch(&mut self, below: &str, action: &'a str) {
+        let event = self.writer.named(&format!("{META}.WatchEvent"));
+        let path = format!("{}/watch{below}", self.base);
+        self.put(&path, "get", action, (event, None), &LIST_PARAMETERS);
+    }
+
+    /// Changing a collection.
+    fn collection(&mut self, path: &str) {
+        if self.resource.has_verb("create") {
+            let own = self.resource.type_id;
+            let own = own.map(|id| self.writer.reference(id));
+            self.put(path, "post", "post", (own.clone(), own), &WRITE_PARAMETERS);
+        }
+        if self.resource.has_verb("deletecollection") {
+            self.delete(path, "deletecollection", &LIST_PARAMETERS);
+        }
+    }
+
+    fn delete(&mut self, path: &str, action: &'a str, parameters: &'a [(&'a str, &'a str)]) {
+        let status = self.writer.named(&format!("{META}.Status"));
+        let options = self.writer.named(&format!("{META}.DeleteOptions"));
+        self.put(path, "delete", action, (status, options), parameters);
+    }
+
+    /// Reading and changing one object, or a part of it.
+    fn object(&mut self, path: &str, verbs: &[Arc<str>], own: Option<Value>) {
+        let has = |verb: &str| verbs.iter().any(|v| **v == *verb);
         if has("get") {
-            self.put_as(path, "get", "get", own.clone(), None, &[], sub);
+            self.put(path, "get", "get", (own.clone(), None), &[]);
         }
         if has("update") {
-            self.put_as(
-                path,
-                "put",
-                "put",
-                own.clone(),
-                own.clone(),
-                &WRITE_PARAMETERS,
-                sub,
-            );
+            let own = (own.clone(), own.clone());
+            self.put(path, "put", "put", own, &WRITE_PARAMETERS);
         }
         if has("patch") {
             let patch = self.writer.named(&format!("{META}.Patch"));
-            self.put_as(path, "patch", "patch", own, patch, &WRITE_PARAMETERS, sub);
+            self.put(path, "patch", "patch", (own, patch), &WRITE_PARAMETERS);
         }
+    }
+
+    fn subresource(&mut self, object: &str, subresource: &'a Subresource) {
+        let kind = &subresource.kind;
+        let about = (&*kind.group, &*kind.version, &*kind.kind);
+        let of_object = std::mem::replace(&mut self.kind, about);
+        let path = format!("{object}/{}", subresource.name);
+        let own = subresource.type_id.map(|id| self.writer.reference(id));
+        self.object(&path, &subresource.verbs, own.clone());
+        if subresource.has_verb("create") {
+            self.put(&path, "post", "post", (own.clone(), own), &WRITE_PARAMETERS);
+        }
+        self.kind = of_object;
     }
 
     fn put(
         &mut self,
         path: &str,
         method: &str,
-        action: &str,
-        answer: Option<Value>,
-        body: Option<Value>,
-        parameters: &[(&str, &str)],
+        action: &'a str,
+        (answer, body): (Option<Value>, Option<Value>),
+        parameters: &'a [(&'a str, &'a str)],
     ) {
-        self.put_as(path, method, action, answer, body, parameters, None);
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn put_as(
-        &mut self,
-        path: &str,
-        method: &str,
-        action: &str,
-        answer: Option<Value>,
-        body: Option<Value>,
-        parameters: &[(&str, &str)],
-        sub: Option<&Subresource>,
-    ) {
-        let kind = match sub {
-            Some(sub) => (&*sub.kind.group, &*sub.kind.version, &*sub.kind.kind),
-            None => (
-                &*self.resource.group,
-                &*self.resource.version,
-                &*self.resource.kind,
-            ),
+        let of = Operation {
+            action,
+            answer,
+            body,
+            parameters,
+            kind: self.kind,
         };
-        let written = operation(
-            self.dialect,
-            self.tag,
-            &Operation {
-                action,
-                answer,
-                body,
-                parameters,
-                kind,
-            },
-        );
+        let written = operation(self.dialect, self.tag, &of);
         let item = self
             .paths
             .entry(path.to_owned())
@@ -280,35 +251,29 @@ fn parameter(dialect: Dialect, name: &str, kind: &str) -> Value {
 }
 
 fn operation(dialect: Dialect, tag: &str, of: &Operation<'_>) -> Value {
-    let mut operation = json!({ "tags": [tag] });
-    let mut parameters: Vec<_> = of
-        .parameters
-        .iter()
-        .map(|(n, k)| parameter(dialect, n, k))
-        .collect();
-    if of.action == "patch" {
-        parameters.push(parameter(dialect, "force", "boolean"));
-    }
-    let types: &[&str] = if of.action == "patch" {
-        &PATCH_TYPES
-    } else {
-        &["*/*"]
-    };
+    let mut operation = json!({ "tags": [tag], "responses": responses(dialect, of) });
+    let mut parameters = Vec::new();
     if let Some(body) = &of.body {
+        let types: &[&str] = match of.action {
+            "patch" => &PATCH_TYPES,
+            _ => &["*/*"],
+        };
         match dialect {
             Dialect::V2 => {
-                parameters.insert(
-                    0,
-                    json!({ "name": "body", "in": "body", "required": true, "schema": body }),
-                );
+                let body =
+                    json!({ "name": "body", "in": "body", "required": true, "schema": body });
+                parameters.push(body);
                 operation["consumes"] = json!(types);
             }
             Dialect::V3 => {
-                operation["requestBody"] =
-                    json!({ "content": content(types, body), "required": true })
+                let body = json!({ "content": content(types, body), "required": true });
+                operation["requestBody"] = body;
             }
         }
     }
+    let force = (of.action == "patch").then_some(&("force", "boolean"));
+    let named = of.parameters.iter().chain(force);
+    parameters.extend(named.map(|(name, kind)| parameter(dialect, name, kind)));
     if !parameters.is_empty() {
         operation["parameters"] = json!(parameters);
     }
@@ -316,14 +281,6 @@ fn operation(dialect: Dialect, tag: &str, of: &Operation<'_>) -> Value {
         operation["produces"] = json!(JSON_TYPES);
         operation["schemes"] = json!(["https"]);
     }
-    let good = match (&of.answer, dialect) {
-        (None, _) => json!({ "description": "OK" }),
-        (Some(schema), Dialect::V2) => json!({ "description": "OK", "schema": schema }),
-        (Some(schema), Dialect::V3) => {
-            json!({ "description": "OK", "content": content(&JSON_TYPES, schema) })
-        }
-    };
-    operation["responses"] = json!({ "200": good, "401": { "description": "Unauthorized" } });
     if !of.action.is_empty() {
         let (group, version, kind) = of.kind;
         operation["x-kubernetes-action"] = json!(of.action);
@@ -331,6 +288,16 @@ fn operation(dialect: Dialect, tag: &str, of: &Operation<'_>) -> Value {
             json!({ "group": group, "version": version, "kind": kind });
     }
     operation
+}
+
+fn responses(dialect: Dialect, of: &Operation<'_>) -> Value {
+    let mut good = json!({ "description": "OK" });
+    match (&of.answer, dialect) {
+        (None, _) => {}
+        (Some(schema), Dialect::V2) => good["schema"] = schema.clone(),
+        (Some(schema), Dialect::V3) => good["content"] = content(&JSON_TYPES, schema),
+    }
+    json!({ "200": good, "401": { "description": "Unauthorized" } })
 }
 
 pub(super) fn content(types: &[&str], schema: &Value) -> Value {

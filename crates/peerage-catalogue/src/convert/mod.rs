@@ -15,7 +15,7 @@ mod resource_slice;
 use serde_json::{Map, Value};
 
 use crate::catalogue::Catalogue;
-use crate::resource::{GroupVersionKind, Resource, api_version};
+use crate::resource::{GroupVersionKind, Resource};
 
 /// The fields of an object.
 type Fields = Map<String, Value>;
@@ -169,12 +169,6 @@ impl Catalogue {
     /// An object of a resource from what is stored, whatever version that is.
     pub fn from_stored(&self, resource: &Resource, stored: Value) -> Value {
         convert(&resource.gvk(), stored)
-    }
-
-    /// Whether an object of the resource can be read from what is stored by changing `apiVersion` alone.
-    pub fn is_stored_as_served(&self, resource: &Resource, stored_api_version: &str) -> bool {
-        let own = api_version(&resource.group, &resource.version);
-        is_identity(&resource.kind, stored_api_version, &own)
     }
 }
 

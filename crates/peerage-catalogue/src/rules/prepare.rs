@@ -2,7 +2,6 @@
 //!
 //! Names, uid, times and resource versions are the API server's; so is the order of the stages.
 
-use peerage_objects::schema::SchemaKind;
 use serde_json::{Map, Value};
 
 use super::functions::{self, Create};
@@ -91,15 +90,6 @@ impl Catalogue {
             .and_then(Value::as_i64);
         let seconds = requested.or(own).unwrap_or(POD_GRACE);
         Some(if seconds < 0 { 1 } else { seconds })
-    }
-
-    /// Whether objects of a resource have a field of that name at the top.
-    pub fn has_field(&self, resource: &Resource, name: &str) -> bool {
-        let kind = resource.type_id.map(|id| &self.types().get(id).kind);
-        match kind {
-            Some(SchemaKind::Struct(fields)) => fields.properties.contains_key(name),
-            _ => false,
-        }
     }
 }
 

@@ -88,11 +88,6 @@ impl FieldSelector {
         &self.terms
     }
 
-    /// Its terms, to be renamed.
-    pub fn terms_mut(&mut self) -> &mut [FieldTerm] {
-        &mut self.terms
-    }
-
     /// Whether every object matches.
     pub fn is_everything(&self) -> bool {
         self.terms.is_empty()

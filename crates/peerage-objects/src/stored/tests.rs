@@ -96,36 +96,6 @@ fn what_is_no_object_is_refused() {
     }
 }
 
-#[test]
-fn lists_and_frames_are_spliced() {
-    let text = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#;
-    let stored = StoredJson::new(Bytes::from_static(text.as_bytes())).unwrap();
-    let head = ListHead {
-        api_version: "v1",
-        kind: "ConfigMapList",
-        resource_version: 9,
-        continue_token: "tok",
-        remaining: Some(3),
-    };
-    let mut out = Vec::new();
-    write_list(
-        &mut out,
-        head,
-        TypeFields::Omit,
-        [(&stored, 1), (&stored, 2)],
-    );
-    assert_eq!(
-        String::from_utf8(out).unwrap(),
-        r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9","continue":"tok","remainingItemCount":3},"items":[{"metadata":{"name":"a","resourceVersion":"1"}},{"metadata":{"name":"a","resourceVersion":"2"}}]}"#
-    );
-    let mut out = Vec::new();
-    write_watch_frame(&mut out, "ADDED", &stored, 5);
-    assert_eq!(
-        String::from_utf8(out).unwrap(),
-        "{\"type\":\"ADDED\",\"object\":{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"5\"}}}\n"
-    );
-}
-
 fn objects() -> impl Strategy<Value = Value> {
     let texts = prop_oneof![Just("a".to_owned()), Just("\\\"{[".to_owned()), "\\PC{0,4}"];
     let leaf = prop_oneof![
