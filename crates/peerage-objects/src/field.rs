@@ -10,7 +10,8 @@ pub use peerage_core::quote::quote;
 /// One error about one field.
 pub type FieldError = StatusCause;
 
-/// Adds errors of a second check, but not the same fault of the same field twice.
+/// Adds errors of a second check, but not the same fault of the same field twice, and of a field that has a fault
+/// already not that it is missing.
 pub fn add_new(errors: &mut Vec<FieldError>, more: Vec<FieldError>) {
     let fault = |error: &FieldError| (error.field.clone(), error.reason.clone());
     let mut known: HashSet<_> = errors.iter().map(fault).collect();
