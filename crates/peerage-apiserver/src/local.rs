@@ -135,10 +135,6 @@ fn find(api: &Api, info: &RequestInfo<'_>, method: &Method) -> Result<Arc<Served
         Found::NoResource | Found::NoVersion => return Err(ApiError::unknown_path()),
         Found::NoGroup => return Err(PlainError::page_not_found().into()),
     };
-    if served.place.is_none() && info.parts().count() > 1 {
-        // What is never stored has no objects to name.
-        return Err(ApiError::unknown_path());
-    }
     check_scope(info, served)?;
     check_method(info, served, method)?;
     check_name(info.name())?;
@@ -208,6 +204,7 @@ fn check_method(info: &RequestInfo<'_>, served: &Served, method: &Method) -> Res
         .into_iter()
         .any(|verb| resource.has_verb(verb));
     if named && !has_objects {
+        // What is only ever created has no objects to name.
         return Err(ApiError::unknown_path());
     }
     if verb == "create" && named || !named && !collection {

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use peerage_core::media::MetaVersion;
-use peerage_objects::table::{IncludeObject, ListMeta, Table};
+use peerage_objects::table::{Column, IncludeObject, ListMeta, Table};
 use peerage_store::Revision;
 use serde_json::{Value, json};
 
@@ -82,19 +82,30 @@ pub(crate) fn bookmark(
 }
 
 fn table(call: &Call, meta: ListMeta, values: &[Value]) -> Result<Table, ApiError> {
-    let include = call
-        .query()
-        .first("includeObject")
-        .unwrap_or_default()
-        .to_owned();
-    let include = IncludeObject::parse(&include).map_err(ApiError::bad_request)?;
-    Ok(Table::new(
-        &call.served.columns,
-        meta,
-        values,
-        include,
-        Timestamp::now(),
-    ))
+    with_columns(call, &call.served.columns, meta, values)
+}
+
+fn with_columns(
+    call: &Call,
+    columns: &[Column],
+    meta: ListMeta,
+    values: &[Value],
+) -> Result<Table, ApiError> {
+    let query = call.query();
+    let include = query.first("includeObject").unwrap_or_default();
+    let include = IncludeObject::parse(include).map_err(ApiError::bad_request)?;
+    Ok(Table::new(columns, meta, values, include, Timestamp::now()))
+}
+
+/// A Table of other things than objects of the resource.
+pub(crate) fn of_values(
+    call: &Call,
+    version: MetaVersion,
+    columns: &[Column],
+    meta: ListMeta,
+    values: &[Value],
+) -> Result<Value, ApiError> {
+    shown(version, &with_columns(call, columns, meta, values)?)
 }
 
 /// The table as JSON in the version of `meta.k8s.io` that was asked for; its rows' metadata too.

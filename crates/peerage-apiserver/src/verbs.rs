@@ -32,7 +32,11 @@ pub(crate) async fn dispatch(call: Call, body: Body) -> Result<Response, ApiErro
 
 async fn main(call: Call, body: Body) -> Result<Response, ApiError> {
     if call.served.place.is_none() {
-        return reviews::create(call, body).await;
+        return match call.info.verb() {
+            "create" => reviews::create(call, body).await,
+            // Nothing of the kind is kept (`componentstatuses`).
+            _ => Err(ApiError::unknown_path()),
+        };
     }
     match call.info.verb() {
         "get" => get::get(&call).await,

@@ -32,7 +32,15 @@ pub(crate) async fn patch(
     let name = call.info.name();
     let committed = write::modify(call, &options, name, change, |old, current| {
         let patched = apply(call, &patch, old).map_err(|e| e.status())?;
-        let new = typed(call, &patch, &patched, old, options.field_validation)?;
+        let wanted = body::Wanted::of(call.resource());
+        let new = typed(
+            call,
+            wanted,
+            &patch,
+            &patched,
+            old,
+            options.field_validation,
+        )?;
         meta::check_name(&new, name).map_err(|e| e.status())?;
         // Another uid is no precondition here but a field that cannot be changed.
         Preconditions::of(&new)?.check_version(call, current)?;
@@ -72,14 +80,14 @@ fn apply(call: &Call, patch: &Patch, old: &Value) -> Result<Value, PatchError> {
 }
 
 /// What the patch made of the object, read like any body; what is wrong with it is the patch's fault.
-fn typed(
+pub(super) fn typed(
     call: &Call,
+    wanted: body::Wanted<'_>,
     patch: &Patch,
     patched: &Value,
     old: &Value,
     validation: FieldValidation,
 ) -> Result<Value, ApiError> {
-    let wanted = body::Wanted::of(call.resource());
     // A strategic merge patch is applied to the type itself, which has no fields for another kind.
     if !matches!(patch, Patch::Strategic(_)) {
         same_type(patch, patched, old)?;

@@ -2,15 +2,18 @@
 
 use http::{Method, StatusCode};
 use peerage_core::Status;
+use peerage_core::media::Convert;
 use peerage_http::{Body, Response};
 use peerage_objects::meta;
 use peerage_objects::patch::Patch;
+use peerage_objects::table::{Cell, Column, ColumnDefinition, FieldPath, ListMeta};
 use serde_json::{Value, json};
 
 use super::update::Preconditions;
 use crate::cache::CachedObject;
 use crate::call::Call;
 use crate::error::ApiError;
+use crate::tables;
 use crate::write::{self, Change, WriteOptions, body, from_stored};
 
 /// Answers a get, update or patch of a Scale.
@@ -24,7 +27,7 @@ pub(crate) async fn scale(call: Call, request: Body) -> Result<Response, ApiErro
             .get(&call.name_of(call.info.name()))
             .ok_or_else(|| call.not_found())?;
         let scale = of_object(&from_stored(call, &object)?);
-        return Ok(call.respond().document(StatusCode::OK, &scale));
+        return show(call, scale);
     }
     let sent = Sent::read(call, request).await?;
     let committed = write::modify(
@@ -45,10 +48,62 @@ pub(crate) async fn scale(call: Call, request: Body) -> Result<Response, ApiErro
         },
     )
     .await?;
-    let scale = of_object(&from_stored(call, &committed.object)?);
-    let mut response = call.respond().document(StatusCode::OK, &scale);
+    show(call, of_object(&from_stored(call, &committed.object)?))
+}
+
+/// A Scale as the client wants to see it.
+fn show(call: &Call, scale: Value) -> Result<Response, ApiError> {
+    let metadata = &scale["metadata"];
+    let shown = match call.accept.convert {
+        Some(Convert::PartialObjectMetadata(version)) => json!({
+            "kind": "PartialObjectMetadata", "apiVersion": version.api_version(), "metadata": metadata,
+        }),
+        Some(Convert::Table(version)) => {
+            let meta = ListMeta {
+                resource_version: metadata["resourceVersion"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned(),
+                ..ListMeta::default()
+            };
+            tables::of_values(call, version, &columns(), meta, &[scale])?
+        }
+        _ => scale,
+    };
+    let mut response = call.respond().document(StatusCode::OK, &shown);
     call.warnings.apply(response.headers_mut());
     Ok(response)
+}
+
+/// The columns of a Scale's Table.
+fn columns() -> Vec<Column> {
+    let column = |name: &str, kind: &str, cell| Column {
+        definition: ColumnDefinition {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            format: String::new(),
+            priority: 0,
+        },
+        cell,
+    };
+    let number = |part| Cell::Field(FieldPath::of_fields([part, "replicas"]), json!(0));
+    vec![
+        column("Name", "string", Cell::Name),
+        column("Desired", "integer", number("spec")),
+        column("Available", "integer", number("status")),
+        column("Age", "string", Cell::creation_age()),
+    ]
+}
+
+/// What a Scale is read as.
+fn wanted(call: &Call) -> body::Wanted<'static> {
+    body::Wanted {
+        group: "autoscaling",
+        version: "v1",
+        kind: "Scale",
+        type_id: call.served.subresource("scale").and_then(|s| s.type_id),
+        any_version: false,
+    }
 }
 
 /// What a write of a Scale sends.
@@ -73,13 +128,7 @@ impl Sent {
             });
         }
         let options = WriteOptions::parse(&call.query(), "UpdateOptions")?;
-        let wanted = body::Wanted {
-            group: "autoscaling",
-            version: "v1",
-            kind: "Scale",
-            type_id: call.served.subresource("scale").and_then(|s| s.type_id),
-            any_version: false,
-        };
+        let wanted = wanted(call);
         let bytes = body::as_json(call, wanted, body::read(call, request).await?)?;
         let scale = body::object(call, wanted, &bytes, None, options.field_validation)?;
         meta::check_name(&scale, call.info.name()).map_err(|e| e.status())?;
@@ -93,15 +142,14 @@ impl Sent {
         match &self.what {
             What::Scale(scale) => Ok(scale.clone()),
             What::Patch(patch) => {
-                let mut scale = of_object(old);
+                let before = of_object(old);
+                let mut scale = before.clone();
                 let types = call.api().catalogue.types();
-                let ty = call
-                    .served
-                    .subresource("scale")
-                    .and_then(|s| s.type_id)
-                    .unwrap_or(super::patch::UNTYPED);
+                let wanted = wanted(call);
+                let ty = wanted.type_id.unwrap_or(super::patch::UNTYPED);
                 patch.apply(types, ty, &mut scale).map_err(|e| e.status())?;
-                Ok(scale)
+                let validation = self.options.field_validation;
+                super::patch::typed(call, wanted, patch, &scale, &before, validation)
             }
         }
     }

@@ -209,9 +209,12 @@ impl Planned {
 async fn plan(call: &Call, mut new: Value, old: &Value, part: Change) -> Result<Planned, ApiError> {
     let catalogue = &call.api().catalogue;
     before_update(catalogue, call.resource(), &mut new, old, part).map_err(|e| e.status())?;
-    admission::mutate(call, &mut new, Some(old)).await?;
-    catalogue.apply_defaults(call.resource(), &mut new);
-    validate::update(call, &new, old, part)?;
+    // The marks of a deletion change nothing else.
+    if part != Change::Mark {
+        admission::mutate(call, &mut new, Some(old)).await?;
+        catalogue.apply_defaults(call.resource(), &mut new);
+        validate::update(call, &new, old)?;
+    }
     let gone = finished_terminating(&new);
     let bytes = encode(call, new.clone())?;
     Ok(Planned { new, bytes, gone })

@@ -10,14 +10,18 @@ use serde_json::Value;
 use super::{ListType, Property, SchemaKind, StructSchema, TypeId, Types};
 use crate::field::{self, FieldError};
 
-/// Lists that OpenAPI calls required and kube-apiserver does without: the type's last name, and the field.
-const LENIENT: [(&str, &str); 7] = [
+/// Lists, and texts that may be empty, that OpenAPI calls required and kube-apiserver does without: the type's last name, and the field.
+const LENIENT: [(&str, &str); 9] = [
     ("CSINodeSpec", "drivers"),
     ("EndpointSlice", "endpoints"),
     ("Event", "eventTime"),
+    // The core group has no name.
+    ("GroupResource", "group"),
     ("LimitRangeSpec", "limits"),
     ("SubjectRulesReviewStatus", "nonResourceRules"),
     ("SubjectRulesReviewStatus", "resourceRules"),
+    // The empty audience is the API server's own.
+    ("TokenRequest", "audience"),
     ("TokenRequestSpec", "audiences"),
 ];
 
