@@ -5,6 +5,7 @@
 
 mod overview;
 mod paths;
+pub(crate) mod protobuf;
 mod schemas;
 pub(crate) mod v2;
 pub(crate) mod v3;
@@ -19,7 +20,7 @@ use peerage_catalogue::Catalogue;
 use peerage_http::Response;
 use sha2::{Digest as _, Sha512};
 
-/// Whether the client takes JSON. OpenAPI as protobuf is not offered.
+/// Whether the client takes JSON; version 2 as protobuf is [`protobuf`]'s.
 fn takes_json(headers: &HeaderMap) -> bool {
     peerage_core::media::takes_json(headers.get(ACCEPT).and_then(|v| v.to_str().ok()))
 }

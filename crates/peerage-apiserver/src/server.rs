@@ -45,6 +45,7 @@ use crate::local::{Issuer, Local, Process};
 use crate::loopback::Loopback;
 use crate::metrics::{self, ReloadMetrics, RequestMetrics};
 use crate::openapi::OpenApi;
+use crate::openapi::protobuf::V2Protobuf;
 use crate::options::{Options, Peers, RequestHeader};
 use crate::registry::{ENDPOINTS, Identity, Registry, server_id};
 use crate::resources::Resources;
@@ -232,7 +233,9 @@ impl Start {
         self.ensure_bootstrap(&cache, &registry, bound).await;
         let proxy = self.start_proxy(&registry, &cache, &identity);
         let api = self.api(cache, &proxy, issuer);
-        let inner = HttpService::new(proxy.layer().layer(Local::new(api.clone())));
+        let inner = HttpService::new(V2Protobuf::new(
+            proxy.layer().layer(Local::new(api.clone())),
+        ));
         let controllers = controllers::start(
             &self.options.controllers,
             &api,

@@ -6,6 +6,7 @@
 //! | [`wire`] | an HTTP/1.1 client that sends exactly the bytes it is told to |
 //! | [`server`] | an API server in this process |
 //! | [`cluster`] | several servers on one store |
+//! | [`kubectl`] | real kubectl, fetched and run |
 //! | [`process`] | servers and stores as processes of the executable |
 //! | [`recording`] | conversations with a real kube-apiserver, and the comparison with them |
 //! | [`simulation`] | a rolling upgrade under load, and what has to hold meanwhile |
@@ -15,6 +16,7 @@
 #![allow(clippy::unwrap_used)]
 
 pub mod cluster;
+pub mod kubectl;
 pub mod pki;
 pub mod process;
 pub mod recording;
