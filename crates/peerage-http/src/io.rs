@@ -4,9 +4,9 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -25,6 +25,10 @@ pub(crate) struct Traffic {
     unanswered: AtomicU64,
     /// Whether anything was ever read.
     heard: AtomicU64,
+    /// Bytes made ready to be written since anything was last written.
+    unwritten: AtomicUsize,
+    /// Who waits for those to be written: the tasks of the answers under way.
+    waits: Mutex<Vec<Waker>>,
     /// Rings with the first write after the first read, which in HTTP/2 acknowledges the SETTINGS.
     pub(crate) acknowledged: Notify,
 }
@@ -37,6 +41,8 @@ impl Traffic {
             write_blocked: AtomicU64::new(0),
             unanswered: AtomicU64::new(0),
             heard: AtomicU64::new(0),
+            unwritten: AtomicUsize::new(0),
+            waits: Mutex::default(),
             acknowledged: Notify::new(),
         })
     }
@@ -82,9 +88,45 @@ impl Traffic {
         }
     }
 
-    fn on_flush(&self, blocked: bool) {
+    /// Notes that so many bytes were made ready to be written.
+    pub(crate) fn made_ready(&self, bytes: usize) {
+        self.unwritten.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Ready when fewer than `most` bytes wait to be written and the other side takes them.
+    pub(crate) fn poll_room(&self, context: &Context<'_>, most: usize) -> Poll<()> {
+        let room =
+            || self.write_blocked().is_none() && self.unwritten.load(Ordering::Acquire) < most;
+        if room() {
+            return Poll::Ready(());
+        }
+        let mut waits = self.waits();
+        if !waits.iter().any(|known| known.will_wake(context.waker())) {
+            waits.push(context.waker().clone());
+        }
+        drop(waits);
+        // Another task may have written in between, and rung for nobody.
+        if room() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    fn waits(&self) -> MutexGuard<'_, Vec<Waker>> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn written(&self) {
+        self.write_blocked.store(0, Ordering::Relaxed);
+        self.unwritten.store(0, Ordering::Release);
+        let waiting = std::mem::take(&mut *self.waits());
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn on_flush(&self, blocked: bool) {
         match blocked {
-            false => self.write_blocked.store(0, Ordering::Relaxed),
+            false => self.written(),
             true if self.write_blocked.load(Ordering::Relaxed) == 0 => {
                 self.write_blocked.store(self.now(), Ordering::Relaxed);
             }

@@ -80,7 +80,7 @@ where
             .as_ref()
             .is_some_and(|peer| peer.alpn.as_deref() == Some(b"h2"));
         let traffic = Traffic::new();
-        let answers = Answers::new(traffic.clone());
+        let answers = Answers::new(traffic.clone(), http2);
         let builder = builder(&self.options, peer.as_deref());
         let service = self.hyper_service(peer, answers.clone());
         let io = TokioIo::new(Refusals::new(Observed::new(stream, traffic.clone())));

@@ -4,6 +4,10 @@
 //! splits large frames, so that a slow client holds the body and whatever is released with it (a place among
 //! the requests in flight) for exactly as long as it reads; [`Answers::sweep`] drops bodies whose client has
 //! not made room for too long. A body that waits for its own next frame (a quiet watch) is never stalled.
+//!
+//! Over HTTP/2 a stream's window says when there is room. Over HTTP/1.1 hyper would buffer as much as a head may
+//! be large, for each of the watches that nobody reads; so there a body says nothing while the connection cannot
+//! write.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -25,6 +29,7 @@ const PIECE: usize = 128 << 10;
 /// The answers of one connection that are under way.
 pub(super) struct Answers {
     traffic: Arc<Traffic>,
+    http2: bool,
     requests: AtomicUsize,
     total: AtomicU64,
     idle_since: AtomicU64,
@@ -58,9 +63,10 @@ struct Content {
 }
 
 impl Answers {
-    pub(super) fn new(traffic: Arc<Traffic>) -> Arc<Self> {
+    pub(super) fn new(traffic: Arc<Traffic>, http2: bool) -> Arc<Self> {
         Arc::new(Self {
             traffic,
+            http2,
             requests: AtomicUsize::new(0),
             total: AtomicU64::new(0),
             idle_since: AtomicU64::new(0),
@@ -189,6 +195,16 @@ impl Paced {
         }
     }
 
+    /// Waits while the connection has more to write than it should hold.
+    fn poll_room(&self, context: &Context<'_>) -> Poll<()> {
+        match &self.request {
+            Some(request) if !request.answers.http2 => {
+                request.answers.traffic.poll_room(context, PIECE)
+            }
+            _ => Poll::Ready(()),
+        }
+    }
+
     fn poll_piece(
         &self,
         context: &mut Context<'_>,
@@ -212,6 +228,7 @@ impl Paced {
             self.slot
                 .handed_over
                 .store(request.answers.traffic.now(), Ordering::Relaxed);
+            request.answers.traffic.made_ready(piece.len());
         }
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
@@ -225,6 +242,7 @@ impl http_body::Body for Paced {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        ready!(self.poll_room(context));
         let piece = ready!(self.poll_piece(context));
         if !matches!(piece, Some(Ok(_))) || self.is_end_stream() {
             self.finish();
@@ -271,7 +289,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_large_answer_is_handed_over_in_pieces_and_whole() {
-        let answers = Answers::new(Traffic::new());
+        let answers = Answers::new(Traffic::new(), true);
         let sent = Bytes::from(vec![7; 3 * PIECE + 5]);
         let mut paced = answers.begin().pace(body::full(sent.clone()));
         assert_eq!(paced.size_hint().exact(), Some(sent.len() as u64));
@@ -289,7 +307,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_nobody_reads_is_dropped_and_a_quiet_one_is_not() {
-        let answers = Answers::new(Traffic::new());
+        let answers = Answers::new(Traffic::new(), true);
         let held = Arc::new(());
         let large = body::guarded(body::full(vec![0; 4 * PIECE]), held.clone());
         let mut unread = answers.begin().pace(large);
@@ -305,7 +323,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_that_is_paused_has_a_limit_of_its_own() {
-        let answers = Answers::new(Traffic::new());
+        let answers = Answers::new(Traffic::new(), true);
         let (mut sender, stream) = body::channel(4);
         let mut stream = answers.begin().pace(stream);
         sender.send_data(Bytes::from("event")).await.unwrap();
@@ -317,5 +335,22 @@ mod tests {
         assert_eq!(answers.sweep(LIMIT, LIMIT * 60), 1);
         drop(stream);
         assert_eq!(answers.streams(), 0);
+    }
+
+    #[tokio::test]
+    async fn over_http_1_a_body_gives_no_more_than_the_connection_can_write() {
+        let traffic = Traffic::new();
+        let answers = Answers::new(traffic.clone(), false);
+        let mut paced = answers.begin().pace(body::full(vec![0; 8 * PIECE]));
+        paced.frame().await.unwrap().unwrap();
+        assert!(futures::poll!(paced.frame()).is_pending());
+        traffic.on_flush(true);
+        assert!(futures::poll!(paced.frame()).is_pending());
+        let mut taken = PIECE;
+        while !paced.is_end_stream() {
+            let (frame, ()) = tokio::join!(paced.frame(), async { traffic.on_flush(false) });
+            taken += frame.unwrap().unwrap().into_data().unwrap().len();
+        }
+        assert_eq!(taken, 8 * PIECE);
     }
 }
