@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::request::Parts;
+use peerage_auth::AuditContext;
 use peerage_catalogue::Resource;
 use peerage_core::media::ResourceAccept;
 use peerage_core::{GroupResource, Query, RequestInfo, Status, User};
@@ -58,6 +59,7 @@ impl Call {
         accept: ResourceAccept,
     ) -> Self {
         let respond = Respond::new(&accept, &parts.headers, &info.query());
+        let respond = respond.recorded(parts.extensions.get());
         Self {
             api,
             served,
@@ -68,6 +70,11 @@ impl Call {
             accept,
             respond,
         }
+    }
+
+    /// The request's audit event, if one is written.
+    pub(crate) fn audit(&self) -> Option<&AuditContext> {
+        self.parts.extensions.get()
     }
 
     pub(crate) fn api(&self) -> &Arc<Api> {

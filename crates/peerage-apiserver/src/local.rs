@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 
 use http::Method;
 use http::request::Parts;
+use peerage_auth::AuditContext;
 use peerage_core::media::{self, Endpoint, ResourceAccept};
 use peerage_core::{PlainError, RequestInfo, Status, User};
 use peerage_http::{Body, Request, Response};
@@ -64,12 +65,19 @@ impl Local {
         parts: Parts,
         body: Body,
     ) -> Response {
+        let audit = parts.extensions.get::<AuditContext>().cloned();
         let plain = Respond::plain(&parts.headers, &info.query());
+        let fail = |error: ApiError| {
+            if let (Some(audit), ApiError::Status(status)) = (&audit, &error) {
+                audit.fail(status);
+            }
+            plain.error(&error)
+        };
         let found = find(&self.api, &info, &parts.method)
             .and_then(|served| Ok((accept(&info, &parts.headers)?, served)));
         let (accept, served) = match found {
             Ok(found) => found,
-            Err(error) => return plain.error(&error),
+            Err(error) => return fail(error),
         };
         let user = parts
             .extensions
@@ -79,7 +87,7 @@ impl Local {
         let call = Call::new(self.api, served, info, user, parts, accept);
         match verbs::dispatch(call, body).await {
             Ok(response) => response,
-            Err(error) => plain.error(&error),
+            Err(error) => fail(error),
         }
     }
 }

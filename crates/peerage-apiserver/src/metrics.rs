@@ -25,6 +25,8 @@ struct Request {
     resource: String,
     subresource: String,
     scope: &'static str,
+    component: &'static str,
+    dry_run: &'static str,
     code: u16,
 }
 
@@ -106,6 +108,8 @@ impl RequestMetrics {
             resource: own(info.resource()),
             subresource: own(info.subresource()),
             scope,
+            component: "apiserver",
+            dry_run: dry_run(info),
             code: code.as_u16(),
         };
         self.requests.get_or_create(&labels).inc();
@@ -114,6 +118,14 @@ impl RequestMetrics {
                 .get_or_create(&Timed { verb, scope })
                 .observe(took.as_secs_f64());
         }
+    }
+}
+
+/// The one value that `?dryRun=` has; others are refused, and would make series without end.
+fn dry_run(info: &RequestInfo<'_>) -> &'static str {
+    match info.query().first("dryRun") {
+        Some("All") => "All",
+        _ => "",
     }
 }
 

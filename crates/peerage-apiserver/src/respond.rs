@@ -11,6 +11,7 @@ use http::header::{
 use http::{HeaderMap, StatusCode};
 use http_body::Frame;
 use http_body_util::StreamBody;
+use peerage_auth::AuditContext;
 use peerage_core::media::{self, Encoding, Media, ResourceAccept};
 use peerage_core::{PlainError, Query, Status, json};
 use peerage_http::{BoxError, Response};
@@ -30,6 +31,8 @@ const GZIP_LEVEL: u32 = 1;
 pub(crate) struct Respond {
     encoding: Encoding,
     gzip: bool,
+    /// Where the answer's object is recorded.
+    audit: Option<AuditContext>,
 }
 
 impl Respond {
@@ -42,7 +45,14 @@ impl Respond {
                 pretty,
             },
             gzip: accepts_gzip(headers),
+            audit: None,
         }
+    }
+
+    /// The same, recorded as far as the audit policy asks for it.
+    pub(crate) fn recorded(self, audit: Option<&AuditContext>) -> Self {
+        let audit = audit.filter(|audit| audit.wants_response_object()).cloned();
+        Self { audit, ..self }
     }
 
     /// For failures, and for documents that know no conversion.
@@ -52,20 +62,36 @@ impl Respond {
         Self {
             encoding: Encoding { pretty, ..encoding },
             gzip: accepts_gzip(headers),
+            audit: None,
         }
     }
 
     /// An answer whose fields are written in the order of the type.
     pub(crate) fn document(&self, code: StatusCode, document: &impl Serialize) -> Response {
         match self.encode(document) {
-            Ok(bytes) => self.bytes(code, bytes),
+            Ok(bytes) => {
+                if self.encoding.media == Media::Json {
+                    self.record(&bytes);
+                } else if self.audit.is_some() {
+                    self.record(&serde_json::to_vec(document).unwrap_or_default());
+                }
+                self.bytes(code, bytes)
+            }
             Err(error) => failure(&Status::internal(error)),
+        }
+    }
+
+    /// Records JSON; of an answer in YAML its JSON.
+    fn record(&self, json: &[u8]) {
+        if let Some(audit) = &self.audit {
+            audit.response_object(json);
         }
     }
 
     /// An answer of ready JSON bytes, which are passed through unless the client wants another form.
     pub(crate) fn json(&self, code: StatusCode, bytes: Bytes) -> Response {
         if self.encoding == Encoding::default() {
+            self.record(&bytes);
             return self.bytes(code, bytes);
         }
         match serde_json::from_slice::<Value>(&bytes) {

@@ -31,7 +31,13 @@ pub(crate) async fn create(call: &Call, request: Body) -> Result<Response, ApiEr
     .map_err(|e| e.status())?;
     for _ in 0..NAME_TRIES {
         match write::create(call, &options, object.clone()).await {
-            Ok(committed) => return render::object(call, StatusCode::CREATED, &committed.object),
+            Ok(committed) => {
+                let name = committed.object.own_name();
+                if let Some(audit) = call.audit() {
+                    audit.refer(|object| object.name = name.to_owned());
+                }
+                return render::object(call, StatusCode::CREATED, &committed.object);
+            }
             Err(error) if generated && error.is_conflict() => {
                 let name = meta::generate_name(Meta::of(&object).generate_name(), rand::random());
                 meta::meta_mut(&mut object).insert("name".to_owned(), json!(name));

@@ -59,6 +59,7 @@ pub(super) async fn read(call: &Call, request: Body) -> Result<Patch, ApiError> 
         .and_then(|v| v.to_str().ok());
     let kind = patch_type(content_type, true).map_err(Status::from)?;
     let bytes = body::read(call, request).await?;
+    body::record(call, &bytes);
     let patch = match kind {
         PatchType::Json => Patch::parse_json(&bytes),
         PatchType::Merge => Patch::parse_merge(&bytes),

@@ -65,8 +65,21 @@ pub(crate) async fn read(call: &Call, body: Body) -> Result<Bytes, ApiError> {
         })
 }
 
-/// The body as JSON, whatever it was sent as.
+/// The body as JSON, whatever it was sent as; recorded as far as the audit policy asks for it.
 pub(crate) fn as_json(call: &Call, wanted: Wanted<'_>, bytes: Bytes) -> Result<Bytes, ApiError> {
+    let json = to_json(call, wanted, bytes)?;
+    record(call, &json);
+    Ok(json)
+}
+
+/// Records the request's object, or its patch.
+pub(crate) fn record(call: &Call, json: &[u8]) {
+    if let Some(audit) = call.audit() {
+        audit.request_object(json);
+    }
+}
+
+fn to_json(call: &Call, wanted: Wanted<'_>, bytes: Bytes) -> Result<Bytes, ApiError> {
     let content_type = call
         .parts
         .headers

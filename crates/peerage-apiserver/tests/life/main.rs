@@ -4,6 +4,7 @@
 
 mod bootstrap;
 mod exclusions;
+mod metrics;
 mod namespaces;
 mod registry;
 mod shutdown;

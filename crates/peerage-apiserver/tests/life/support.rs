@@ -22,11 +22,11 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// How long a test waits for what has to come.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a store does with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// Answers.
     There,
     /// Fails at once; watches end.
@@ -36,25 +36,25 @@ pub enum Mode {
 }
 
 /// A store that can go away.
-pub struct Switch {
+pub(crate) struct Switch {
     inner: Arc<MemoryStore>,
     mode: watch::Sender<Mode>,
 }
 
 impl Switch {
-    pub fn new(mode: Mode) -> Arc<Self> {
+    pub(crate) fn new(mode: Mode) -> Arc<Self> {
         Arc::new(Self {
             inner: Arc::new(MemoryStore::new()),
             mode: watch::Sender::new(mode),
         })
     }
 
-    pub fn set(&self, mode: Mode) {
+    pub(crate) fn set(&self, mode: Mode) {
         self.mode.send_replace(mode);
     }
 
     /// The store itself, whatever the switch says.
-    pub fn inner(&self) -> &MemoryStore {
+    pub(crate) fn inner(&self) -> &MemoryStore {
         &self.inner
     }
 
@@ -137,13 +137,13 @@ impl Store for Switch {
 }
 
 /// Certificates for the servers of one test.
-pub struct Site {
-    pub pki: Pki,
+pub(crate) struct Site {
+    pub(crate) pki: Pki,
     _directory: TempDir,
 }
 
 impl Site {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         Self {
             pki: Pki::create(directory.path()),
@@ -152,7 +152,7 @@ impl Site {
     }
 
     /// A server of that version and host name.
-    pub fn options(&self, version: &str, hostname: &str, store: Arc<dyn Store>) -> Options {
+    pub(crate) fn options(&self, version: &str, hostname: &str, store: Arc<dyn Store>) -> Options {
         let file = |name: &str| self.pki.file(name);
         Options {
             version: version.to_owned(),
@@ -203,7 +203,7 @@ impl Site {
         }
     }
 
-    pub async fn start(&self, options: Options) -> Server {
+    pub(crate) async fn start(&self, options: Options) -> Server {
         let running = peerage_apiserver::start(options, CancellationToken::new())
             .await
             .unwrap();
@@ -213,22 +213,22 @@ impl Site {
 }
 
 /// A running server and its administrator.
-pub struct Server {
-    pub running: Running,
-    pub client: Client,
+pub(crate) struct Server {
+    pub(crate) running: Running,
+    pub(crate) client: Client,
 }
 
 impl Server {
-    pub async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.client.send(&Outgoing::new("GET", path)).await.unwrap()
     }
 
-    pub async fn send(&self, method: &str, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn send(&self, method: &str, path: &str, body: &Value) -> Answer {
         let request = Outgoing::new(method, path).json("application/json", body);
         self.client.send(&request).await.unwrap()
     }
 
-    pub async fn config_map(&self, name: &str) -> Answer {
+    pub(crate) async fn config_map(&self, name: &str) -> Answer {
         let path = "/api/v1/namespaces/default/configmaps";
         self.send("POST", path, &json!({"metadata": {"name": name}}))
             .await
@@ -236,7 +236,7 @@ impl Server {
 }
 
 /// Waits until `there` says so.
-pub async fn until<F: Future<Output = bool>>(what: &str, mut there: impl FnMut() -> F) {
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut there: impl FnMut() -> F) {
     let wait = async {
         while !there().await {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -247,7 +247,7 @@ pub async fn until<F: Future<Output = bool>>(what: &str, mut there: impl FnMut()
 }
 
 /// What the store has under that key, as JSON.
-pub async fn stored(store: &dyn Store, key: &str) -> Option<Value> {
+pub(crate) async fn stored(store: &dyn Store, key: &str) -> Option<Value> {
     let kv = store.get(key.to_owned()).await.unwrap()?;
     Some(serde_json::from_slice(&kv.value).unwrap())
 }
