@@ -15,7 +15,11 @@ pub type FieldError = StatusCause;
 pub fn add_new(errors: &mut Vec<FieldError>, more: Vec<FieldError>) {
     let fault = |error: &FieldError| (error.field.clone(), error.reason.clone());
     let mut known: HashSet<_> = errors.iter().map(fault).collect();
-    errors.extend(more.into_iter().filter(|error| known.insert(fault(error))));
+    let faulty: HashSet<String> = errors.iter().map(|error| error.field.clone()).collect();
+    errors.extend(more.into_iter().filter(|error| {
+        let missing = error.reason == "FieldValueRequired" && faulty.contains(&error.field);
+        !missing && known.insert(fault(error))
+    }));
 }
 
 /// A field's path with one more name: `spec` and `name` give `spec.name`.
