@@ -10,11 +10,8 @@ use peerage_auth::{
     AuthError, Authenticated, Authenticator, AuthenticatorOptions, Method, RequestHeaderOptions,
 };
 use peerage_http::reload::Reloaded;
+use peerage_http::testing::{Authority, Subject, Usage};
 use peerage_http::{ConnInfo, Pem, TlsPeer};
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair,
-};
 use rustls::pki_types::CertificateDer;
 
 type Row<'r> = (
@@ -22,32 +19,15 @@ type Row<'r> = (
     Vec<(&'r str, &'r str)>,
     &'r str,
 );
-type Issuer = CertifiedIssuer<'static, KeyPair>;
 
-fn ca(name: &str) -> Issuer {
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.distinguished_name.push(DnType::CommonName, name);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
-fn leaf(
-    ca: &Issuer,
-    name: &str,
-    group: Option<&str>,
-    usage: ExtendedKeyUsagePurpose,
-) -> CertificateDer<'static> {
-    let mut params = CertificateParams::default();
-    params.distinguished_name = rcgen::DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, name);
-    if let Some(group) = group {
-        params
-            .distinguished_name
-            .push(DnType::OrganizationName, group);
-    }
-    params.extended_key_usages = vec![usage];
-    let key = KeyPair::generate().unwrap();
-    params.signed_by(&key, ca).unwrap().der().clone()
+fn leaf(ca: &Authority, name: &str, group: Option<&str>, usage: Usage) -> CertificateDer<'static> {
+    let subject = Subject {
+        name,
+        groups: group.as_slice(),
+        usage: Some(usage),
+        ..Subject::default()
+    };
+    ca.issue(&subject).der
 }
 
 fn connection(certificates: Vec<CertificateDer<'static>>) -> ConnInfo {
@@ -68,21 +48,21 @@ fn request(lines: &[(&str, &str)]) -> Parts {
 }
 
 struct Fixture {
-    client_ca: Issuer,
-    proxy_ca: Issuer,
+    client_ca: Authority,
+    proxy_ca: Authority,
     authenticator: Authenticator,
     tokens: tempfile::NamedTempFile,
 }
 
 impl Fixture {
     fn new() -> Self {
-        let (client_ca, proxy_ca) = (ca("clients"), ca("proxies"));
+        let (client_ca, proxy_ca) = (Authority::new("clients"), Authority::new("proxies"));
         let mut tokens = tempfile::NamedTempFile::new().unwrap();
         tokens.write_all(b"t1,tess,u1,\"dev,ops\"\n").unwrap();
-        let mut request_header = RequestHeaderOptions::new(Pem::bytes(proxy_ca.pem()));
+        let mut request_header = RequestHeaderOptions::new(proxy_ca.pem());
         request_header.allowed_names = vec!["front-proxy-client".to_owned()];
         let authenticator = Authenticator::load(AuthenticatorOptions {
-            client_ca: Some(Pem::bytes(client_ca.pem())),
+            client_ca: Some(client_ca.pem()),
             request_header: Some(request_header),
             token_file: Some(tokens.path().to_owned()),
             anonymous: true,
@@ -97,12 +77,7 @@ impl Fixture {
     }
 
     fn client(&self) -> Vec<CertificateDer<'static>> {
-        vec![leaf(
-            &self.client_ca,
-            "alice",
-            Some("dev"),
-            ExtendedKeyUsagePurpose::ClientAuth,
-        )]
+        vec![leaf(&self.client_ca, "alice", Some("dev"), Usage::Client)]
     }
 
     fn proxy(&self) -> Vec<CertificateDer<'static>> {
@@ -110,7 +85,7 @@ impl Fixture {
             &self.proxy_ca,
             "front-proxy-client",
             None,
-            ExtendedKeyUsagePurpose::ClientAuth,
+            Usage::Client,
         )]
     }
 
@@ -143,39 +118,18 @@ const ROOT: (&str, &str) = ("X-Remote-User", "root");
 #[test]
 fn the_first_credential_in_kubernetes_order_that_succeeds_counts() {
     let f = Fixture::new();
-    let other = ca("nobody's");
-    let named = |name: &str| {
-        vec![leaf(
-            &f.proxy_ca,
-            name,
-            None,
-            ExtendedKeyUsagePurpose::ClientAuth,
-        )]
-    };
-    let stranger = || {
-        vec![leaf(
-            &other,
-            "front-proxy-client",
-            None,
-            ExtendedKeyUsagePurpose::ClientAuth,
-        )]
-    };
+    let other = Authority::new("nobody's");
+    let named = |name: &str| vec![leaf(&f.proxy_ca, name, None, Usage::Client)];
+    let stranger = || vec![leaf(&other, "front-proxy-client", None, Usage::Client)];
     let of_client_ca = || {
         vec![leaf(
             &f.client_ca,
             "front-proxy-client",
             None,
-            ExtendedKeyUsagePurpose::ClientAuth,
+            Usage::Client,
         )]
     };
-    let serving = || {
-        vec![leaf(
-            &f.client_ca,
-            "alice",
-            None,
-            ExtendedKeyUsagePurpose::ServerAuth,
-        )]
-    };
+    let serving = || vec![leaf(&f.client_ca, "alice", None, Usage::Server)];
     let bearer = ("Authorization", "Bearer t1");
     let bad = ("Authorization", "Bearer nope");
     let alice = "alice [dev system:authenticated] Certificate";
@@ -246,16 +200,10 @@ fn the_first_credential_in_kubernetes_order_that_succeeds_counts() {
 #[test]
 fn an_intermediate_that_the_client_presents_is_used() {
     let f = Fixture::new();
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "between");
-    let between =
-        CertifiedIssuer::signed_by(params, KeyPair::generate().unwrap(), &f.client_ca).unwrap();
-    let alone = leaf(&between, "alice", None, ExtendedKeyUsagePurpose::ClientAuth);
+    let between = f.client_ca.intermediate("between");
+    let alone = leaf(&between, "alice", None, Usage::Client);
     assert_eq!(f.told(vec![alone.clone()], &[]), "bad certificate");
-    let chain = vec![alone, between.der().clone()];
+    let chain = vec![alone, between.der()];
     assert_eq!(
         f.told(chain, &[]),
         "alice [system:authenticated] Certificate"
@@ -377,23 +325,18 @@ fn a_changed_token_file_counts_and_a_broken_one_does_not() {
 fn a_changed_ca_counts_for_connections_that_exist() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("ca.crt");
-    let (old, new) = (ca("old"), ca("new"));
-    std::fs::write(&file, old.pem()).unwrap();
+    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    std::fs::write(&file, old.certificate()).unwrap();
     let options = AuthenticatorOptions {
         client_ca: Some(Pem::file(&file)),
         ..AuthenticatorOptions::default()
     };
     let authenticator = Authenticator::load(options).unwrap();
-    let connection = connection(vec![leaf(
-        &old,
-        "alice",
-        None,
-        ExtendedKeyUsagePurpose::ClientAuth,
-    )]);
+    let connection = connection(vec![leaf(&old, "alice", None, Usage::Client)]);
     authenticator
         .authenticate(&mut request(&[]), &connection)
         .unwrap();
-    std::fs::write(&file, new.pem()).unwrap();
+    std::fs::write(&file, new.certificate()).unwrap();
     assert!(matches!(
         authenticator.reloads()[0].reload(),
         Reloaded::Changed

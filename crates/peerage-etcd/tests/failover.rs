@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use peerage_etcd::{ConnectError, EtcdOptions, EtcdStore, ServeOptions, StoreTls, serve};
+use peerage_http::testing::{Authority, Pair, Subject};
 use peerage_http::tls::ClientTlsOptions;
 use peerage_http::{ClientTls, Pem};
 use peerage_store::memory::MemoryStore;
 use peerage_store::testing::{FaultPlan, FaultyStore};
 use peerage_store::{KeyRange, Store, StoreError, StoreExt, WatchRequest};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -161,35 +161,18 @@ async fn what_cannot_be_connected_to_is_named() {
     assert!(error.to_string().contains(&free.to_string()), "{error}");
 }
 
-/// A certificate authority, and files that it has signed.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-impl Authority {
-    fn new(name: &str) -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, name);
-        let key = KeyPair::generate().unwrap();
-        Authority(CertifiedIssuer::self_signed(params, key).unwrap())
-    }
-
-    fn pem(&self) -> Pem {
-        Pem::bytes(self.0.pem().into_bytes())
-    }
-
-    /// A certificate and its key, for `host` or for a client.
-    fn sign(&self, host: &str) -> (String, String) {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new([host.to_owned()]).unwrap();
-        let certificate = params.signed_by(&key, &self.0).unwrap();
-        (certificate.pem(), key.serialize_pem())
-    }
+/// A certificate and its key, for a server at `host` or for a client.
+fn sign(authority: &Authority, host: &str) -> Pair {
+    authority.issue(&Subject {
+        name: host,
+        hosts: &[host],
+        ..Subject::default()
+    })
 }
 
-fn client_options(server: &Server, roots: Pem, identity: Option<(String, String)>) -> EtcdOptions {
+fn client_options(server: &Server, roots: Pem, identity: Option<Pair>) -> EtcdOptions {
     let mut tls = ClientTlsOptions::new(roots);
-    let pem = |text: String| Pem::bytes(text.into_bytes());
-    tls.identity = identity.map(|(certificate, key)| (pem(certificate), pem(key)));
+    tls.identity = identity.map(|pair| pair.pems());
     let mut options = EtcdOptions::new([server.address.to_string()]);
     options.tls = ClientTls::load(tls).unwrap();
     options.request_timeout = Duration::from_millis(500);
@@ -197,15 +180,15 @@ fn client_options(server: &Server, roots: Pem, identity: Option<(String, String)
 }
 
 async fn secured(folder: &Path, authority: &Authority) -> Server {
-    let (certificate, key) = authority.sign("127.0.0.1");
+    let pair = sign(authority, "127.0.0.1");
     let file = |name: &str, text: &str| {
         let path = folder.join(name);
         std::fs::write(&path, text).unwrap();
         path
     };
-    let certificate = file("tls.crt", &certificate);
-    let key = file("tls.key", &key);
-    let ca = file("ca.crt", &authority.0.pem());
+    let certificate = file("tls.crt", &pair.certificate);
+    let key = file("tls.key", &pair.key);
+    let ca = file("ca.crt", &authority.certificate());
     let mut options = ServeOptions::default();
     options.tls = Some(StoreTls::load(&certificate, &key, Some(&ca)).unwrap());
     Server::start_at(&memory(), "127.0.0.1:0".parse().unwrap(), options).await
@@ -216,7 +199,7 @@ async fn only_who_shows_a_certificate_of_the_authority_gets_in() {
     let folder = tempfile::tempdir().unwrap();
     let (authority, other) = (Authority::new("store"), Authority::new("other"));
     let server = secured(folder.path(), &authority).await;
-    let identity = || Some(authority.sign("client"));
+    let identity = || Some(sign(&authority, "client"));
 
     let options = client_options(&server, authority.pem(), identity());
     let client = EtcdStore::connect(options.clone()).await.unwrap();
@@ -227,7 +210,7 @@ async fn only_who_shows_a_certificate_of_the_authority_gets_in() {
     for refused in [
         misnamed,
         client_options(&server, authority.pem(), None),
-        client_options(&server, authority.pem(), Some(other.sign("client"))),
+        client_options(&server, authority.pem(), Some(sign(&other, "client"))),
         client_options(&server, other.pem(), identity()),
     ] {
         let error = EtcdStore::connect(refused).await.unwrap_err();
@@ -252,7 +235,7 @@ async fn a_client_that_never_finishes_its_handshake_keeps_nobody_out() {
                 .unwrap(),
         );
     }
-    let options = client_options(&server, authority.pem(), Some(authority.sign("client")));
+    let options = client_options(&server, authority.pem(), Some(sign(&authority, "client")));
     EtcdStore::connect(options).await.unwrap();
     server.stop().await;
 }

@@ -20,6 +20,8 @@ mod io;
 pub mod metrics;
 pub mod reload;
 pub mod server;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod tls;
 pub mod tunnel;
 pub mod upstream;

@@ -5,10 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
-};
+use peerage_http::testing::{Authority, Subject, Usage};
+use rcgen::KeyPair;
 
 /// The name that peers' and servers' certificates have.
 pub const SERVER_NAME: &str = "kubernetes.default.svc";
@@ -25,14 +23,25 @@ impl Pki {
         let pki = Self {
             directory: directory.into(),
         };
-        let ca = pki.authority("ca");
-        let front = pki.authority("front-proxy-ca");
-        let names = [SERVER_NAME, "localhost", "127.0.0.1"];
-        pki.leaf("server", &ca, "kube-apiserver", &[], &names);
-        pki.leaf("admin", &ca, "admin", &["system:masters"], &[]);
-        pki.leaf("alice", &ca, "alice", &["devs"], &[]);
+        let (ca, front) = (Authority::new("ca"), Authority::new("front-proxy-ca"));
+        pki.write("ca", &ca.certificate(), &ca.key());
+        pki.write("front-proxy-ca", &front.certificate(), &front.key());
+        let hosts = [SERVER_NAME, "localhost", "127.0.0.1"];
+        let server = Subject {
+            name: "kube-apiserver",
+            hosts: &hosts,
+            usage: Some(Usage::Server),
+            ..Subject::default()
+        };
+        pki.leaf("server", &ca, &server);
+        pki.leaf("admin", &ca, &user("admin", &["system:masters"]));
+        pki.leaf("alice", &ca, &user("alice", &["devs"]));
+        pki.leaf(
+            "front-proxy-client",
+            &front,
+            &user("front-proxy-client", &[]),
+        );
         pki.token_key("sa");
-        pki.leaf("front-proxy-client", &front, "front-proxy-client", &[], &[]);
         pki
     }
 
@@ -46,40 +55,9 @@ impl Pki {
         &self.directory
     }
 
-    fn authority(&self, name: &str) -> Issuer<'static, KeyPair> {
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.self_signed(&key).unwrap();
-        self.write(name, &certificate.pem(), &key);
-        Issuer::new(params, key)
-    }
-
-    fn leaf(
-        &self,
-        file: &str,
-        issuer: &Issuer<'static, KeyPair>,
-        common_name: &str,
-        organizations: &[&str],
-        server_names: &[&str],
-    ) {
-        let names: Vec<String> = server_names.iter().map(|n| (*n).to_owned()).collect();
-        let mut params = CertificateParams::new(names).unwrap();
-        let subject = &mut params.distinguished_name;
-        for organization in organizations {
-            subject.push(DnType::OrganizationName, *organization);
-        }
-        subject.push(DnType::CommonName, common_name);
-        params.use_authority_key_identifier_extension = true;
-        params.extended_key_usages = vec![match server_names {
-            [] => ExtendedKeyUsagePurpose::ClientAuth,
-            _ => ExtendedKeyUsagePurpose::ServerAuth,
-        }];
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, issuer).unwrap();
-        self.write(file, &certificate.pem(), &key);
+    fn leaf(&self, file: &str, authority: &Authority, subject: &Subject<'_>) {
+        let pair = authority.issue(subject);
+        self.write(file, &pair.certificate, &pair.key);
     }
 
     /// The pair that signs service account tokens: RSA, as Kubernetes' own tools make it.
@@ -89,8 +67,17 @@ impl Pki {
         std::fs::write(self.file(&format!("{name}.pub")), key.public_key_pem()).unwrap();
     }
 
-    fn write(&self, name: &str, certificate: &str, key: &KeyPair) {
+    fn write(&self, name: &str, certificate: &str, key: &str) {
         std::fs::write(self.file(&format!("{name}.crt")), certificate).unwrap();
-        std::fs::write(self.file(&format!("{name}.key")), key.serialize_pem()).unwrap();
+        std::fs::write(self.file(&format!("{name}.key")), key).unwrap();
+    }
+}
+
+fn user<'a>(name: &'a str, groups: &'a [&'a str]) -> Subject<'a> {
+    Subject {
+        name,
+        groups,
+        usage: Some(Usage::Client),
+        ..Subject::default()
     }
 }

@@ -1,47 +1,40 @@
-//! A PKI in memory, servers in the same process, and what the tests of both ends share.
+//! Servers in the same process with certificates of their own, and what the tests of both ends share.
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used)]
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use peerage_http::testing::{Authority, Subject};
 use peerage_http::tls::{ClientTlsOptions, ServerTlsOptions};
 use peerage_http::{
     ClientTls, Pem, Request, Response, Server, ServerOptions, ServerTls, Upstream, UpstreamOptions,
 };
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// Longer than anything takes that works; what waits for it has failed.
 pub const LONG: Duration = Duration::from_secs(60);
 
-pub struct Ca(CertifiedIssuer<'static, KeyPair>);
+pub struct Ca(Authority);
 
 impl Ca {
     pub fn new(name: &str) -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, name);
-        let key = KeyPair::generate().unwrap();
-        Self(CertifiedIssuer::self_signed(params, key).unwrap())
+        Self(Authority::new(name))
     }
 
     pub fn pem(&self) -> Pem {
-        Pem::bytes(self.0.pem())
+        self.0.pem()
     }
 
     /// A pair for this common name and these DNS names.
-    pub fn pair(&self, name: &str, dns: &[&str]) -> (Pem, Pem) {
-        let names = dns.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let mut params = CertificateParams::new(names).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.0).unwrap();
-        (
-            Pem::bytes(certificate.pem()),
-            Pem::bytes(key.serialize_pem()),
-        )
+    pub fn pair(&self, name: &str, hosts: &[&str]) -> (Pem, Pem) {
+        let subject = Subject {
+            name,
+            hosts,
+            ..Subject::default()
+        };
+        self.0.issue(&subject).pems()
     }
 
     pub fn server_tls(&self) -> ServerTls {

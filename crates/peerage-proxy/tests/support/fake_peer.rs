@@ -124,7 +124,7 @@ impl FakePeer {
             changed: tokio::sync::Notify::new(),
         });
         let stop = CancellationToken::new();
-        let tls = TlsAcceptor::from(pki.server(name).server_config(pki, alpn));
+        let tls = TlsAcceptor::from(pki.server_config(&pki.server(name), alpn));
         tokio::spawn(accept(listener, tls, shared.clone(), stop.clone()));
         FakePeer {
             id: id.into(),

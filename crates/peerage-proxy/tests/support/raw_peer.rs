@@ -60,7 +60,7 @@ impl RawPeer {
     {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let tls = TlsAcceptor::from(pki.server(PEER_NAME).server_config(pki, &["http/1.1"]));
+        let tls = TlsAcceptor::from(pki.server_config(&pki.server(PEER_NAME), &["http/1.1"]));
         let script: Script = Arc::new(move |head, wire| Box::pin(script(head, wire)));
         let stop = CancellationToken::new();
         let token = stop.clone();

@@ -163,11 +163,8 @@ impl WorldBuilder {
     pub fn start(mut self, pki: Pki) -> World {
         if self.with_peers {
             let client = pki.client("front-proxy-client");
-            let mut tls = ClientTlsOptions::new(Pem::bytes(pki.ca_pem.clone()));
-            tls.identity = Some((
-                Pem::bytes(client.cert_pem.clone()),
-                Pem::bytes(client.key_pem.clone()),
-            ));
+            let mut tls = ClientTlsOptions::new(pki.ca());
+            tls.identity = Some(client.pems());
             self.options.tls = Some(ClientTls::load(tls).unwrap());
         }
         let (records, records_rx) = watch::channel(self.records.into());
