@@ -118,6 +118,10 @@ impl Resources {
 
     /// What a resource request's path leads to.
     pub(crate) fn find(&self, info: &RequestInfo<'_>) -> Found<'_> {
+        // The group without a name is under /api alone: /apis//v1/pods leads nowhere.
+        if info.api_group().is_empty() && info.api_prefix() != "api" {
+            return Found::NoGroup;
+        }
         let Some(versions) = self.groups.get(info.api_group()) else {
             return Found::NoGroup;
         };
