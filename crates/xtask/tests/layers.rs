@@ -1,4 +1,4 @@
-//! Holds the crates to ARCHITECTURE.md's table of which may use which.
+//! Holds the crates to ARCHITECTURE.md's table of which may use which, and each `Cargo.toml` to its sources.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,6 +83,53 @@ fn crates_use_each_other_as_the_architecture_says() {
             .filter(|used| used.starts_with("peerage") && !may.contains(*used))
             .collect();
         assert!(beyond.is_empty(), "{name} must not use {beyond:?}");
+    }
+}
+
+/// Every Rust source below a folder, as one text.
+fn sources(folder: &Path, text: &mut String) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, text);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            text.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+fn unused(names: BTreeSet<String>, text: &str) -> Vec<String> {
+    let words: BTreeSet<&str> = text
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .collect();
+    names
+        .into_iter()
+        .filter(|name| !words.contains(name.replace('-', "_").as_str()))
+        .collect()
+}
+
+#[test]
+fn no_dependency_is_listed_and_not_used() {
+    for package in packages() {
+        let folder = Path::new(text(&package["manifest_path"])).parent().unwrap();
+        let mut shipped = String::new();
+        sources(&folder.join("src"), &mut shipped);
+        shipped.push_str(&std::fs::read_to_string(folder.join("build.rs")).unwrap_or_default());
+        let normal = dependencies(&package, &[None, Some("build")]);
+        let mut all = shipped.clone();
+        for other in ["tests", "benches", "examples"] {
+            sources(&folder.join(other), &mut all);
+        }
+        let found = [
+            unused(normal, &shipped),
+            unused(dependencies(&package, &[Some("dev")]), &all),
+        ]
+        .concat();
+        assert!(
+            found.is_empty(),
+            "{} does not use {found:?}",
+            text(&package["name"])
+        );
     }
 }
 
