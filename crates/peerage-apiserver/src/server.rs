@@ -8,21 +8,19 @@
 //! Invariants: a start that is told to stop stops, whatever it waits for; a stop ends in bounded time, whether the
 //! store is there or not.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+mod settings;
+
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use peerage_auth::audit::{AuditError, AuditLog, AuditOptions, Rotation};
-use peerage_auth::{
-    AuthSetupError, Authenticator, AuthenticatorOptions, RequestHeaderOptions, TokenKeyError,
-    TokenKeys,
-};
+use peerage_auth::audit::{AuditError, AuditLog};
+use peerage_auth::{AuthSetupError, Authenticator, TokenKeyError};
 use peerage_catalogue::{Catalogue, CatalogueError};
 use peerage_core::PeerView;
 use peerage_http::metrics::Registry as Metrics;
 use peerage_http::server::{Drained, ServerMetrics};
-use peerage_http::tls::{ClientTlsOptions, ServerTlsOptions};
-use peerage_http::{ClientTls, HttpService, Pem, Server, ServerOptions, ServerTls, TlsError};
+use peerage_http::{ClientTls, HttpService, Server, ServerOptions, ServerTls, TlsError};
 use peerage_proxy::{PeerProxy, ProxyOptions};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -46,8 +44,8 @@ use crate::loopback::Loopback;
 use crate::metrics::{self, ReloadMetrics, RequestMetrics};
 use crate::openapi::OpenApi;
 use crate::openapi::protobuf::V2Protobuf;
-use crate::options::{Options, Peers, RequestHeader};
-use crate::registry::{ENDPOINTS, Identity, Registry, server_id};
+use crate::options::Options;
+use crate::registry::{ENDPOINTS, Identity, Registry};
 use crate::resources::Resources;
 use crate::{controllers, discovery, exclusions, registry};
 
@@ -57,6 +55,8 @@ const RELOAD: Duration = Duration::from_secs(1);
 const PAGES_SINCE: u32 = 37;
 /// The minor version from which on impersonation can be constrained.
 const CONSTRAINED_SINCE: u32 = 36;
+/// Pause before a store that did not answer is asked again.
+const STORE_PAUSE: Duration = Duration::from_millis(100);
 /// How long a start waits for the peers to be heard once.
 const PEERS_WAIT: Duration = Duration::from_secs(10);
 /// How long a stop waits for controllers to end and for the store to take the farewell.
@@ -198,10 +198,10 @@ impl Start {
         options.store = store.clone();
         let life = CancellationToken::new();
         Ok(Self {
-            authenticator: Arc::new(Authenticator::load(authentication(&options))?),
-            tls: serving_tls(&options)?,
-            peer_tls: peer_tls(&options.peers)?,
-            audit: audit_log(&options, &counts)?,
+            authenticator: Arc::new(Authenticator::load(settings::authentication(&options))?),
+            tls: settings::serving_tls(&options)?,
+            peer_tls: settings::peer_tls(&options.peers)?,
+            audit: settings::audit_log(&options, &counts)?,
             health: Arc::default(),
             end: life.clone().drop_guard(),
             life,
@@ -218,8 +218,8 @@ impl Start {
             address: self.options.serving.bind,
             source,
         })?;
-        let identity = identity(&self.options, bound)?;
-        let issuer = issuer(&self.options, identity.address)?;
+        let identity = settings::identity(&self.options, bound)?;
+        let issuer = settings::issuer(&self.options, identity.address)?;
         let cache = self.read_store().await;
         let registry = Registry::new(self.options.store.clone(), self.root(), identity.clone());
         let registry = Arc::new(registry);
@@ -296,7 +296,7 @@ impl Start {
     async fn ensure_bootstrap(&self, cache: &Arc<Cache>, registry: &Registry, bound: SocketAddr) {
         let (options, root) = (&self.options, self.root());
         let ip = options.serving.advertise.unwrap_or(bound.ip());
-        let own = SocketAddr::new(reachable(ip), bound.port());
+        let own = SocketAddr::new(settings::reachable(ip), bound.port());
         let bootstrap = Bootstrap {
             store: &*options.store,
             cache,
@@ -307,7 +307,9 @@ impl Start {
         let there = async {
             bootstrap.ensure().await;
             // Who asks first must not be refused because his role is not in the cache yet.
-            while cache.fresh().await.is_err() {}
+            while cache.fresh().await.is_err() {
+                tokio::time::sleep(STORE_PAUSE).await;
+            }
         };
         self.store.await_with_progress(there).await;
         self.health.bootstrap.set(true);
@@ -502,42 +504,6 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, RunError> {
         .map_err(|source| RunError::Listen { address, source })
 }
 
-fn identity(options: &Options, bound: SocketAddr) -> Result<Identity, RunError> {
-    let hostname = match &options.peers.hostname {
-        Some(name) => name.clone(),
-        None => gethostname::gethostname()
-            .into_string()
-            .map_err(|_| RunError::Hostname)?,
-    };
-    let ip = options.serving.advertise.unwrap_or(bound.ip());
-    let own = SocketAddr::new(reachable(ip), bound.port());
-    Ok(Identity {
-        id: server_id(&hostname).into(),
-        hostname,
-        address: options.peers.advertise.unwrap_or(own),
-        hold: options.peers.hold,
-        announced: options.peers.enabled,
-    })
-}
-
-/// The address itself, or, of "all addresses", the one that this host uses towards others.
-fn reachable(ip: IpAddr) -> IpAddr {
-    if !ip.is_unspecified() {
-        return ip;
-    }
-    // Connecting a datagram socket sends nothing; it only picks the route. The targets are for documentation.
-    let (all, other, own) = match ip {
-        IpAddr::V4(_) => ("0.0.0.0:0", "192.0.2.1:9", IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        IpAddr::V6(_) => ("[::]:0", "[2001:db8::1]:9", IpAddr::V6(Ipv6Addr::LOCALHOST)),
-    };
-    let outward = || {
-        let socket = std::net::UdpSocket::bind(all)?;
-        socket.connect(other)?;
-        socket.local_addr()
-    };
-    outward().map_or(own, |address| address.ip())
-}
-
 /// Every prefix that the cache keeps: the kinds of the catalogue, and the peers' endpoint keys.
 fn prefixes(
     catalogue: &Catalogue,
@@ -564,101 +530,10 @@ fn rbac_kinds(cache: &Cache, root: &str) -> RbacKinds {
     }
 }
 
-fn serving_tls(options: &Options) -> Result<ServerTls, TlsError> {
-    let serving = &options.serving;
-    let mut tls = ServerTlsOptions::new(Pem::file(&serving.certificate), Pem::file(&serving.key));
-    let authentication = &options.authentication;
-    tls.client_cas
-        .extend(authentication.client_ca.iter().map(Pem::file));
-    tls.client_cas.extend(
-        authentication
-            .request_header
-            .iter()
-            .map(|r| Pem::file(&r.client_ca)),
-    );
-    ServerTls::load(tls)
-}
-
-/// Whose token keys are published, if somebody's are. Only an https URL can be discovered.
-fn issuer(options: &Options, address: SocketAddr) -> Result<Option<Issuer>, RunError> {
-    let Some(given) = &options.service_accounts else {
-        return Ok(None);
-    };
-    let keys = TokenKeys::load(&given.keys)?;
-    if !given.issuer.starts_with("https://") {
-        warn!(
-            issuer = given.issuer,
-            "the issuer of service account tokens is no https URL; its keys are not published"
-        );
-        return Ok(None);
-    }
-    Ok(Some(Issuer {
-        issuer: given.issuer.clone(),
-        jwks_uri: given
-            .jwks_uri
-            .clone()
-            .unwrap_or_else(|| format!("https://{address}/openid/v1/jwks")),
-        keys,
-    }))
-}
-
 /// The minor version of `1.MINOR`.
 fn minor_of(version: &str) -> u32 {
     let minor = version.split('.').nth(1);
     minor.and_then(|m| m.parse().ok()).unwrap_or_default()
-}
-
-fn peer_tls(peers: &Peers) -> Result<Option<ClientTls>, TlsError> {
-    let (true, Some(ca), Some((certificate, key))) = (peers.enabled, &peers.ca, &peers.client)
-    else {
-        return Ok(None);
-    };
-    let mut tls = ClientTlsOptions::new(Pem::file(ca));
-    tls.identity = Some((Pem::file(certificate), Pem::file(key)));
-    tls.server_name = peers.server_name.clone();
-    ClientTls::load(tls).map(Some)
-}
-
-fn authentication(options: &Options) -> AuthenticatorOptions {
-    let authentication = &options.authentication;
-    AuthenticatorOptions {
-        client_ca: authentication.client_ca.as_ref().map(Pem::file),
-        request_header: authentication.request_header.as_ref().map(request_header),
-        token_file: authentication.token_file.clone(),
-        anonymous: authentication.anonymous,
-    }
-}
-
-fn request_header(given: &RequestHeader) -> RequestHeaderOptions {
-    RequestHeaderOptions {
-        client_ca: Pem::file(&given.client_ca),
-        allowed_names: given.allowed_names.clone(),
-        username_headers: given.username_headers.clone(),
-        uid_headers: given.uid_headers.clone(),
-        group_headers: given.group_headers.clone(),
-        extra_header_prefixes: given.extra_prefixes.clone(),
-    }
-}
-
-/// Records nothing without a policy.
-fn audit_log(options: &Options, counts: &Metrics) -> Result<AuditLog, AuditError> {
-    let given = &options.audit;
-    let Some(policy) = &given.policy else {
-        return Ok(AuditLog::off());
-    };
-    let mut audit = AuditOptions::new(policy.clone());
-    audit.path = given.path.clone();
-    audit.rotation = Rotation {
-        // As in kube-apiserver, no bound is the default one.
-        max_bytes: match given.max_size {
-            0 => Rotation::default().max_bytes,
-            megabytes => megabytes << 20,
-        },
-        max_age_days: given.max_age,
-        max_backups: given.max_backup as usize,
-    };
-    audit.metrics.register(counts);
-    AuditLog::open(audit)
 }
 
 /// A value that does not change.
