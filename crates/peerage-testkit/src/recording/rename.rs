@@ -45,6 +45,11 @@ const NAME_MEMBERS: [&str; 9] = [
 /// Members that hold labels.
 const LABEL_MEMBERS: [&str; 4] = ["labels", "matchLabels", "selector", "nodeSelector"];
 
+/// How a body in protobuf begins.
+const PROTOBUF: &str = "k8s\0";
+/// Where the name is in it: the object's bytes, its metadata, the name.
+const NAME_IN_PROTOBUF: [u8; 3] = [2, 1, 1];
+
 static NAME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new("^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$").unwrap());
 static LABEL_VALUE: LazyLock<Regex> =
@@ -132,9 +137,42 @@ impl Renaming {
     }
 
     fn text(&self, text: &str) -> String {
+        if let Some(message) = text.strip_prefix(PROTOBUF) {
+            let renamed = self.in_protobuf(message.as_bytes(), &NAME_IN_PROTOBUF);
+            let renamed = renamed.and_then(|bytes| String::from_utf8(bytes).ok());
+            return renamed.map_or(text.to_owned(), |renamed| format!("{PROTOBUF}{renamed}"));
+        }
         let renamed =
             |found: &regex::Captures<'_>| format!("{}{}", &found[1], self.name(&found[2]));
         NAME_IN_TEXT.replace_all(text, renamed).into_owned()
+    }
+
+    /// A message with another name where the fields of `path` lead; none when it is no message of short parts.
+    fn in_protobuf(&self, mut message: &[u8], path: &[u8]) -> Option<Vec<u8>> {
+        let Some((field, rest)) = path.split_first() else {
+            return Some(self.name(std::str::from_utf8(message).ok()?).into_bytes());
+        };
+        let mut out = Vec::new();
+        while let [tag, length, others @ ..] = message {
+            // A part with a length, below 128 so that it is one byte.
+            if tag & 7 != 2 || *length > 127 {
+                return None;
+            }
+            let (part, others) = others.split_at_checked(usize::from(*length))?;
+            let part = match tag >> 3 == *field {
+                true => self.in_protobuf(part, rest)?,
+                false => part.to_vec(),
+            };
+            out.push(*tag);
+            out.push(
+                u8::try_from(part.len())
+                    .ok()
+                    .filter(|length| *length < 128)?,
+            );
+            out.extend(part);
+            message = others;
+        }
+        message.is_empty().then_some(out)
     }
 
     fn target(&self, target: &str) -> String {
@@ -198,7 +236,7 @@ impl Renaming {
     fn labels(&self, members: &[(String, Document)]) -> Document {
         let renamed = members.iter().map(|(key, value)| {
             let value = match value {
-                Document::Text(text) => Document::Text(self.label(text)),
+                Document::Text(text) if !key.starts_with('$') => Document::Text(self.label(text)),
                 other => self.member(key, other),
             };
             (key.clone(), value)
@@ -378,6 +416,26 @@ mod tests {
         assert_eq!(
             renaming.text("kind: X\nmetadata:\n  name: one\n"),
             "kind: X\nmetadata:\n  name: one-0xyz\n"
+        );
+    }
+
+    #[test]
+    fn a_name_in_protobuf_is_changed_with_the_lengths_around_it() {
+        let body = "k8s\0\n\x04\n\x02v1\x12\x09\n\x05\n\x03one\x1a\0";
+        let renamed = "k8s\0\n\x04\n\x02v1\x12\x0e\n\x0a\n\x08one-0xyz\x1a\0";
+        assert_eq!(renaming().text(body), renamed);
+        assert_eq!(renaming().text("k8s\0~~~~"), "k8s\0~~~~");
+    }
+
+    #[test]
+    fn directives_of_a_patch_are_no_labels() {
+        let body = r#"{"labels": {"$patch": "replace", "a": "b"}}"#;
+        let document: Document = serde_json::from_str(body).unwrap();
+        let mut written = String::new();
+        renaming().member("", &document).write(&mut written);
+        assert_eq!(
+            written,
+            r#"{"labels": {"$patch": "replace", "a": "b-0xyz"}}"#
         );
     }
 
