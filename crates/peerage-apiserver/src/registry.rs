@@ -22,7 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 use peerage_proxy::PeerRecord;
-use peerage_store::{KeyValue, Store, StoreError, StoreExt as _, WriteError};
+use peerage_store::{KeyValue, Revision, Store, StoreError, StoreExt as _, WriteError};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -163,17 +163,29 @@ impl Registry {
     /// Says goodbye: no endpoint any more, and a Lease that asks the others to wait for the hold time. A server that
     /// never told where it is leaves nothing behind.
     pub(crate) async fn leave(&self) -> Result<(), StoreError> {
-        self.delete(&self.endpoint_key).await?;
         if !self.identity.announced {
-            return self.delete(&self.lease_key).await;
+            self.delete(&self.endpoint_key, None).await?;
+            return self.delete(&self.lease_key, None).await;
+        }
+        if let Some(kv) = self.store.get(self.endpoint_key.clone()).await? {
+            if let Some(other) = self.double_of(&kv) {
+                warn!(
+                    other,
+                    "another server has this server's identity; its records stay"
+                );
+                return Ok(());
+            }
+            self.delete(&self.endpoint_key, Some(kv.mod_revision))
+                .await?;
         }
         self.renew_lease(Some(self.identity.hold)).await?;
         info!(hold = ?self.identity.hold, "left; peers answer 503 for what only this server has until it is back");
         Ok(())
     }
 
-    async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        match self.store.delete(key.to_owned(), None).await {
+    /// Deletes a key, unless it is another than at the revision that is given.
+    async fn delete(&self, key: &str, expected: Option<Revision>) -> Result<(), StoreError> {
+        match self.store.delete(key.to_owned(), expected).await {
             Ok(_) | Err(WriteError::Conflict { .. }) => Ok(()),
             Err(WriteError::Store(error)) => Err(error),
         }

@@ -57,7 +57,7 @@ impl Registry {
         if written == 0 || kv.mod_revision == written {
             return Ok(());
         }
-        if let Some(other) = self.other_address(&load(&kv)) {
+        if let Some(other) = self.double_of(&kv) {
             error!(
                 other,
                 id = &*self.identity.id,
@@ -66,6 +66,11 @@ impl Registry {
             );
         }
         Ok(())
+    }
+
+    /// The address in an endpoint key, if it is not this server's.
+    pub(super) fn double_of(&self, kv: &KeyValue) -> Option<String> {
+        self.other_address(&load(kv))
     }
 
     fn other_address(&self, object: &CachedObject) -> Option<String> {

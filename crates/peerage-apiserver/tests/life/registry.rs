@@ -186,3 +186,36 @@ async fn identity_leases_of_servers_long_gone_are_removed() {
         );
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_leaves_takes_nobody_elses_endpoint_key_away() {
+    let (site, store) = (Site::new(), Switch::new(Mode::There));
+    let server = site
+        .start(site.options("1.37", "shared", store.clone()))
+        .await;
+    let key = format!("/registry/peerserverleases/{}", server_id("shared"));
+    until("an endpoint key", || async {
+        store.inner().get(key.clone()).await.unwrap().is_some()
+    })
+    .await;
+    // Another server of the same identity has written it since.
+    let other = json!({
+        "kind": "Endpoints", "apiVersion": "v1",
+        "metadata": { "labels": { "apiserverIdentity": server_id("shared") } },
+        "subsets": [{ "addresses": [{ "ip": "127.0.0.9" }], "ports": [{ "port": 9 }] }],
+    });
+    store
+        .inner()
+        .put(key.clone(), other.to_string(), 0)
+        .await
+        .unwrap();
+    server.running.stop().await;
+    let left = store.inner().get(key).await.unwrap();
+    assert_eq!(left.map(|kv| kv.value), Some(other.to_string().into()));
+    let lease = stored(store.inner(), &lease_key(&server_id("shared"))).await;
+    assert_eq!(
+        lease.unwrap()["spec"]["leaseDurationSeconds"],
+        3600,
+        "the Lease is the other's too"
+    );
+}
