@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use http::Method;
 use peerage_auth::audit::{self, AuditContext, AuditLog};
 use peerage_auth::{Authenticator, VerifiedPeer};
-use peerage_core::{PlainError, RequestInfo, Status, User};
+use peerage_core::{RequestInfo, Status, User};
 use peerage_http::{ConnInfo, Drain, HttpService, Request, Response};
 use tower::Service;
 
@@ -63,10 +63,7 @@ impl Chain {
         let info = match RequestInfo::parse(request.method().as_str(), &target) {
             Ok(info) => Arc::new(info.into_owned()),
             Err(error) => {
-                let mut response = respond::plain(&PlainError::internal_server_error(
-                    &target,
-                    &format!("failed to create RequestInfo: {error}"),
-                ));
+                let mut response = respond::plain(&error.plain());
                 // It is said before anything is known of caching.
                 response.headers_mut().remove(http::header::CACHE_CONTROL);
                 return response;

@@ -223,3 +223,18 @@ async fn without_roles_nobody_but_the_masters_does_anything() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_path_that_cannot_be_read_is_the_clients_fault_and_reaches_nobody() {
+    let (inner, seen) = noting();
+    let chain = chain(Mode::AlwaysAllow, inner);
+    for (target, code) in [
+        ("/api/v1/namespaces/%zz/pods", StatusCode::BAD_REQUEST),
+        ("/api/v1/pods/%", StatusCode::BAD_REQUEST),
+        ("/api/v1/watch", StatusCode::INTERNAL_SERVER_ERROR),
+    ] {
+        let answer = ask(&chain, request("GET", target, &[])).await;
+        assert_eq!(answer.status(), code, "{target}");
+    }
+    assert!(seen.lock().unwrap().is_empty());
+}
