@@ -70,6 +70,24 @@ fn a_server_without_any_preparation_can_be_used_and_stops_cleanly() {
 }
 
 #[test]
+fn a_wrong_setting_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    for wrong in [
+        "--emulated-version=1.99",
+        "--controllers=no-such-controller",
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_peerage"))
+            .args(["apiserver", "--data-dir", data.to_str().unwrap(), wrong])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(!data.exists(), "{wrong} made {}", data.display());
+    }
+}
+
+#[test]
 fn a_server_tied_to_another_process_stops_when_its_standard_input_ends() {
     let temp = tempfile::tempdir().unwrap();
     let data = format!("--data-dir={}", temp.path().display());

@@ -52,6 +52,10 @@ pub(super) async fn run(settings: ApiserverSettings, signals: &Signals) -> Resul
 }
 
 async fn start(mut settings: ApiserverSettings, signals: &Signals) -> Result<Running, Failure> {
+    // What the settings name is read before anything is made, so that a wrong one leaves nothing behind.
+    version(&settings)?;
+    runtime_config(&settings)?;
+    controllers(&settings.controllers)?;
     make_directory(&settings.data_dir)?;
     let own_pki = own_pki::fill_in(&mut settings)?;
     let store = open(&settings, signals).await?;
