@@ -68,6 +68,24 @@ fn exit_codes_tell_mistakes_from_what_is_missing() {
 }
 
 #[test]
+fn a_context_that_a_kubeconfig_lacks_is_a_mistake_of_the_command_line() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(
+        file.path(),
+        "current-context: here\ncontexts:\n- {name: here, context: {cluster: c, user: u}}\n",
+    )
+    .unwrap();
+    let kubeconfig = format!("--kubeconfig={}", file.path().display());
+    let output = peerage(&["explain", "GET", "/x", &kubeconfig, "--context=nope"]);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(
+        error.contains("no context \"nope\"; it has here"),
+        "{error}"
+    );
+}
+
+#[test]
 fn help_lists_the_exit_codes() {
     let output = peerage(&["--help"]);
     let help = text(&output.stdout);

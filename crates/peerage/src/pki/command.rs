@@ -179,9 +179,10 @@ fn parse_server(text: &str) -> Result<Server, String> {
 impl From<PkiError> for Failure {
     fn from(error: PkiError) -> Self {
         let kind = match error {
-            PkiError::Exists { .. } | PkiError::AltName { .. } | PkiError::Name { .. } => {
-                Kind::Usage
-            }
+            PkiError::Exists { .. }
+            | PkiError::AltName { .. }
+            | PkiError::Name { .. }
+            | PkiError::Kubeconfig { .. } => Kind::Usage,
             PkiError::Read { .. } | PkiError::NoAuthority { .. } => Kind::Unavailable,
             _ => Kind::Failed,
         };

@@ -181,11 +181,7 @@ fn read_file(path: &Path) -> Result<File, PkiError> {
 
 /// Reads one context (the current one by default) of a kubeconfig file.
 pub fn read(path: &Path, context: Option<&str>) -> Result<Connection, PkiError> {
-    let file: File =
-        serde_saphyr::from_str(&files::read(path)?).map_err(|e| PkiError::Kubeconfig {
-            path: path.to_owned(),
-            problem: e.to_string(),
-        })?;
+    let file = read_file(path)?;
     let problem = |problem: String| PkiError::Kubeconfig {
         path: path.to_owned(),
         problem,
