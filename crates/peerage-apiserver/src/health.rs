@@ -65,6 +65,16 @@ impl Health {
         self.stopping.store(true, Ordering::Release);
     }
 
+    /// The paths at which the checks answer one by one.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = String> {
+        [Page::Healthz, Page::Livez, Page::Readyz]
+            .into_iter()
+            .flat_map(|page| {
+                let checks = self.checks(page).into_iter();
+                checks.map(move |(check, _)| format!("/{}/{check}", page.name()))
+            })
+    }
+
     fn checks(&self, page: Page) -> Vec<(&'static str, bool)> {
         let mut checks = vec![
             ("ping", true),
@@ -155,5 +165,32 @@ impl Health {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clear();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_that_is_listed_is_answered() {
+        let health = Health::default();
+        let mut seen = 0;
+        for path in health.paths() {
+            let (page, check) = [Page::Healthz, Page::Livez, Page::Readyz]
+                .into_iter()
+                .find_map(|page| Some((page, path.strip_prefix(&format!("/{}/", page.name()))?)))
+                .expect("a page's path");
+            let status = health.answer(page, Some(check), &Query::parse("")).status();
+            assert_ne!(status, StatusCode::NOT_FOUND, "{path}");
+            assert_eq!(
+                status == StatusCode::OK,
+                check == "ping" || check == "shutdown",
+                "{path}"
+            );
+            seen += 1;
+        }
+        assert_eq!(seen, 4 + 4 + 7);
     }
 }

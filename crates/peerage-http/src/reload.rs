@@ -171,7 +171,12 @@ pub async fn watch(
                 let value = value.clone();
                 tokio::task::spawn_blocking(move || value.reload()).await
             };
-            let outcome = looked.unwrap_or_else(|panic| Reloaded::Failed(panic.into()));
+            let outcome = match looked {
+                Ok(outcome) => outcome,
+                // The runtime is going away, which says nothing of the files.
+                Err(error) if error.is_cancelled() => return,
+                Err(panic) => Reloaded::Failed(panic.into()),
+            };
             log(value.name(), &outcome, failing);
             if !matches!(outcome, Reloaded::Unchanged) {
                 report(value.name(), &outcome);

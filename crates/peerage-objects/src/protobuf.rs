@@ -31,11 +31,16 @@ const MAX_DEPTH: usize = 100;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtobufError {
     /// The magic bytes are missing.
-    #[error("provided data does not appear to be a protobuf message, expected prefix 6b 38 73 00")]
+    #[error(
+        "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
+    )]
     Magic,
     /// The bytes end within a field, or a number is too long.
     #[error("the message is cut off or damaged at byte {0}")]
     Damaged(usize),
+    /// A field of a wire type that there is not, or that has gone out of use. The text is that of Go's library.
+    #[error("proto: illegal wireType {0}")]
+    IllegalWireType(u8),
     /// A field has another wire type than its schema says.
     #[error("field {number} of {message} has an unexpected wire type")]
     WireType {

@@ -10,7 +10,7 @@ use crate::api::Api;
 use crate::respond;
 
 /// Paths that are always there.
-pub(super) const FIXED: [&str; 18] = [
+pub(super) const FIXED: [&str; 16] = [
     "/api",
     "/api/v1",
     "/apis",
@@ -18,9 +18,7 @@ pub(super) const FIXED: [&str; 18] = [
     "/debug/peers",
     "/flagz",
     "/healthz",
-    "/healthz/ping",
     "/livez",
-    "/livez/ping",
     "/metrics",
     "/metrics/slis",
     "/openapi/v2",
@@ -42,6 +40,7 @@ struct Index {
 /// Answers `/`, as indented JSON whatever is accepted.
 pub(super) fn answer(api: &Api) -> Response {
     let mut paths: BTreeSet<String> = FIXED.iter().map(|p| (*p).to_owned()).collect();
+    paths.extend(api.health.paths());
     if api.issuer.is_some() {
         paths.extend(KEYS.map(str::to_owned));
     }

@@ -27,8 +27,7 @@ pub(crate) async fn patch(
     request: Body,
     change: Change,
 ) -> Result<Response, ApiError> {
-    let options = WriteOptions::parse(&call.query(), "PatchOptions")?;
-    let patch = read(call, request).await?;
+    let (options, patch) = read(call, request).await?;
     let name = call.info.name();
     let committed = write::modify(call, &options, name, change, |old, current| {
         let patched = apply(call, &patch, old).map_err(|e| e.status())?;
@@ -50,27 +49,29 @@ pub(crate) async fn patch(
     render::object(call, StatusCode::OK, &committed.object)
 }
 
-/// The patch in a body, of the form that its content type says.
-pub(super) async fn read(call: &Call, request: Body) -> Result<Patch, ApiError> {
+/// The options and the patch of a request. The form that its content type names comes first: what the options may be
+/// depends on it.
+pub(super) async fn read(call: &Call, request: Body) -> Result<(WriteOptions, Patch), ApiError> {
     let content_type = call
         .parts
         .headers
         .get(http::header::CONTENT_TYPE)
         .and_then(|v| v.to_str().ok());
-    let kind = patch_type(content_type, true).map_err(Status::from)?;
-    let bytes = body::read(call, request).await?;
-    body::record(call, &bytes);
-    let patch = match kind {
-        PatchType::Json => Patch::parse_json(&bytes),
-        PatchType::Merge => Patch::parse_merge(&bytes),
-        PatchType::StrategicMerge => Patch::parse_strategic(&bytes),
+    let parse = match patch_type(content_type, true).map_err(Status::from)? {
+        PatchType::Json => Patch::parse_json,
+        PatchType::Merge => Patch::parse_merge,
+        PatchType::StrategicMerge => Patch::parse_strategic,
         PatchType::Apply => {
             return Err(
                 Status::generic(501, "this server does not implement server-side apply").into(),
             );
         }
     };
-    patch.map_err(|e| e.status().into())
+    let options = WriteOptions::parse(&call.query(), "PatchOptions")?;
+    let bytes = body::read(call, request).await?;
+    body::record(call, &bytes);
+    let patch = parse(&bytes).map_err(|e| e.status())?;
+    Ok((options, patch))
 }
 
 fn apply(call: &Call, patch: &Patch, old: &Value) -> Result<Value, PatchError> {

@@ -120,8 +120,7 @@ enum What {
 impl Sent {
     async fn read(call: &Call, request: Body) -> Result<Self, ApiError> {
         if call.parts.method == Method::PATCH {
-            let options = WriteOptions::parse(&call.query(), "PatchOptions")?;
-            let patch = super::patch::read(call, request).await?;
+            let (options, patch) = super::patch::read(call, request).await?;
             return Ok(Self {
                 options,
                 what: What::Patch(patch),

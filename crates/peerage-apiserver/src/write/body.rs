@@ -104,7 +104,10 @@ fn from_protobuf(call: &Call, wanted: Wanted<'_>, bytes: &[u8]) -> Result<Bytes,
         let accepted = [Media::Json.content_type(), Media::Yaml.content_type()];
         return Err(Status::unsupported_media_type(&accepted).into());
     };
-    let envelope = protobuf::open(bytes).map_err(ApiError::bad_request)?;
+    let envelope = protobuf::open(bytes).map_err(|e| match wanted.any_version {
+        true => ApiError::bad_request(e),
+        false => ApiError::bad_request(texts::unrecognized(wanted.kind, &e, bytes)),
+    })?;
     let is_wanted = (envelope.kind.is_empty() || envelope.kind == wanted.kind)
         && (wanted.any_version
             || envelope.api_version.is_empty()

@@ -33,7 +33,7 @@ impl<'b> Reader<'b> {
         }
         let tag = self.varint()?;
         let number = u32::try_from(tag >> 3).map_err(|_| self.damaged())?;
-        let wire = match tag & 7 {
+        let wire = match (tag & 7) as u8 {
             0 => Wire::Varint(self.varint()?),
             1 => Wire::Fixed64(u64::from_le_bytes(self.array()?)),
             2 => {
@@ -41,7 +41,7 @@ impl<'b> Reader<'b> {
                 Wire::Bytes(self.take(length)?)
             }
             5 => Wire::Fixed32(u32::from_le_bytes(self.array()?)),
-            _ => return Err(self.damaged()),
+            other => return Err(ProtobufError::IllegalWireType(other)),
         };
         Ok(Some((number, wire)))
     }
