@@ -1,7 +1,7 @@
 //! Any store, offered to other processes over etcd's v3 protocol.
 //!
 //! Offered are the services KV, Watch and Lease whole but for nested transactions, and of Maintenance
-//! and Cluster what clients ask of any server. A peer that needs more is told that it is not implemented.
+//! and Cluster what clients ask of any server. Every other method is answered `UNIMPLEMENTED`.
 //!
 //! With [`StoreTls`] and a client CA, a connection whose certificate that CA did not sign ends in the
 //! handshake; there are no users and roles beyond that. Everything is bounded: connections, handshakes,

@@ -34,7 +34,7 @@ pub(super) enum Role {
     Local,
     /// A peer that can be reached.
     Candidate,
-    /// A peer that is gone for now.
+    /// A peer that is down or has left, whose APIs are listed as `Stale` until its hold time ends.
     Held,
 }
 
