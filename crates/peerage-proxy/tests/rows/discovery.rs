@@ -9,14 +9,6 @@ const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscove
 const NOPEER: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer";
 
-async fn pair() -> (World, FakePeer) {
-    let pki = Pki::new();
-    let peer = FakePeer::start(&pki, "apiserver-new", &documents::core(), &documents::new()).await;
-    let world = World::start(pki, vec![live("apiserver-new", peer.address)]);
-    world.until_state("apiserver-new", "serving").await;
-    (world, peer)
-}
-
 fn group_names(list: &Value) -> Vec<String> {
     let items = list["items"].as_array().unwrap();
     items

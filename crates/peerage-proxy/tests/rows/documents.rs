@@ -6,14 +6,6 @@ use super::support::*;
 
 const WIDGETS: &str = "/apis/new.example.com/v1/widgets";
 
-async fn pair() -> (World, FakePeer) {
-    let pki = Pki::new();
-    let peer = FakePeer::start(&pki, "apiserver-new", &documents::core(), &documents::new()).await;
-    let world = World::start(pki, vec![live("apiserver-new", peer.address)]);
-    world.until_state("apiserver-new", "serving").await;
-    (world, peer)
-}
-
 #[tokio::test]
 async fn row_04_documents_are_asked_for_conditionally_and_changes_are_seen_without_any_event() {
     let (world, peer) = pair().await;

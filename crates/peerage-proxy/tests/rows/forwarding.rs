@@ -8,14 +8,6 @@ use super::support::*;
 
 const WIDGETS: &str = "/apis/new.example.com/v1/widgets";
 
-async fn pair() -> (World, FakePeer) {
-    let pki = Pki::new();
-    let peer = FakePeer::start(&pki, "apiserver-new", &documents::core(), &documents::new()).await;
-    let world = World::start(pki, vec![live("apiserver-new", peer.address)]);
-    world.until_state("apiserver-new", "serving").await;
-    (world, peer)
-}
-
 fn values(seen: &Seen, name: &str) -> Vec<String> {
     let all = seen.headers.get_all(name).iter();
     all.map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned())

@@ -4,15 +4,6 @@ use peerage_core::Exclusion;
 
 use super::support::*;
 
-/// A world whose one peer serves more, and that peer.
-async fn pair() -> (World, FakePeer) {
-    let pki = Pki::new();
-    let peer = FakePeer::start(&pki, "apiserver-new", &documents::core(), &documents::new()).await;
-    let world = World::start(pki, vec![live("apiserver-new", peer.address)]);
-    world.until_state("apiserver-new", "serving").await;
-    (world, peer)
-}
-
 #[tokio::test]
 async fn row_01_a_subresource_and_a_verb_that_only_a_peer_has_go_to_the_peer() {
     let (world, _peer) = pair().await;

@@ -7,14 +7,6 @@ use super::support::*;
 
 const WIDGETS: &str = "/apis/new.example.com/v1/widgets";
 
-async fn pair() -> (World, FakePeer) {
-    let pki = Pki::new();
-    let peer = FakePeer::start(&pki, "apiserver-new", &documents::core(), &documents::new()).await;
-    let world = World::start(pki, vec![live("apiserver-new", peer.address)]);
-    world.until_state("apiserver-new", "serving").await;
-    (world, peer)
-}
-
 /// B12: an ordinary client cannot switch routing off for itself.
 #[tokio::test]
 async fn row_09_the_guard_of_an_ordinary_client_changes_nothing() {

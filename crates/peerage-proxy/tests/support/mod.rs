@@ -19,4 +19,4 @@ pub use fake_peer::{Document, FakePeer, PeerBody, PeerRequest, Seen, response, t
 pub use front::Front;
 pub use pki::{PEER_NAME, Pki};
 pub use raw_peer::RawPeer;
-pub use world::{Answer, World, WorldBuilder, lease, live};
+pub use world::{Answer, World, WorldBuilder, lease, live, pair};

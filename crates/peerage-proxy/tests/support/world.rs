@@ -25,6 +25,7 @@ use tokio::sync::watch;
 use tower::{Layer, Service, ServiceExt};
 
 use super::documents;
+use super::fake_peer::FakePeer;
 use super::pki::Pki;
 
 /// How long any expectation may take.
@@ -182,6 +183,15 @@ impl WorldBuilder {
             inner,
         }
     }
+}
+
+/// A proxy with one peer that serves the newer documents, heard and serving.
+pub async fn pair() -> (World, FakePeer) {
+    let pki = Pki::new();
+    let peer = FakePeer::start(&pki, "apiserver-new", &documents::core(), &documents::new()).await;
+    let world = World::start(pki, vec![live("apiserver-new", peer.address)]);
+    world.until_state("apiserver-new", "serving").await;
+    (world, peer)
 }
 
 /// The local server's documents.
