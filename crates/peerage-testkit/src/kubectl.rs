@@ -162,6 +162,19 @@ fn make_executable(file: &Path) {
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+/// A kubeconfig for the server at `url`, as a user of the certificates.
+pub fn kubeconfig(url: &str, pki: &Pki, user: &str) -> String {
+    let file = |name: &str| pki.file(name).display().to_string();
+    let (certificate, key) = (file(&format!("{user}.crt")), file(&format!("{user}.key")));
+    let kubeconfig = serde_json::json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "test",
+        "clusters": [{"name": "test", "cluster": {"server": url, "certificate-authority": file("ca.crt")}}],
+        "users": [{"name": user, "user": {"client-certificate": certificate, "client-key": key}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+    });
+    kubeconfig.to_string()
+}
+
 /// kubectl with a kubeconfig and a home of its own.
 pub struct Kubectl {
     executable: PathBuf,
@@ -220,14 +233,8 @@ impl Kubectl {
     /// As an administrator of the server at `url`.
     pub fn new(executable: PathBuf, url: &str, pki: &Pki) -> Self {
         let home = tempfile::tempdir().unwrap();
-        let file = |name: &str| pki.file(name).display().to_string();
-        let kubeconfig = serde_json::json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "test",
-            "clusters": [{"name": "test", "cluster": {"server": url, "certificate-authority": file("ca.crt")}}],
-            "users": [{"name": "admin", "user": {"client-certificate": file("admin.crt"), "client-key": file("admin.key")}}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
-        });
-        std::fs::write(home.path().join("config"), kubeconfig.to_string()).unwrap();
+        let kubeconfig = kubeconfig(url, pki, "admin");
+        std::fs::write(home.path().join("config"), kubeconfig).unwrap();
         Self { executable, home }
     }
 

@@ -4,10 +4,13 @@
 //! |---|---|
 //! | [`pki`] | certificates for a test |
 //! | [`wire`] | an HTTP/1.1 client that sends exactly the bytes it is told to |
+//! | [`multiplex`] | an HTTP/2 client of one connection |
 //! | [`server`] | an API server in this process |
 //! | [`cluster`] | several servers on one store |
 //! | [`kubectl`] | real kubectl, fetched and run |
 //! | [`process`] | servers and stores as processes of the executable |
+//! | [`daemon`] | a program that can be killed, paused and started again |
+//! | [`kube`] | real control planes: etcd, kube-apiserver, kube-controller-manager |
 //! | [`recording`] | conversations with a real kube-apiserver, and the comparison with them |
 //! | [`simulation`] | a rolling upgrade under load, and what has to hold meanwhile |
 //!
@@ -16,7 +19,10 @@
 #![allow(clippy::unwrap_used)]
 
 pub mod cluster;
+pub mod daemon;
+pub mod kube;
 pub mod kubectl;
+pub mod multiplex;
 pub mod pki;
 pub mod process;
 pub mod recording;

@@ -4,6 +4,7 @@
 //! directory of the test's own; nothing is valid beyond it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use peerage_http::testing::{Authority, Subject, Usage};
 use rcgen::KeyPair;
@@ -15,6 +16,16 @@ pub const SERVER_NAME: &str = "kubernetes.default.svc";
 #[derive(Debug, Clone)]
 pub struct Pki {
     directory: PathBuf,
+    authority: Arc<Keeper>,
+}
+
+/// The authority that signs users.
+struct Keeper(Authority);
+
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keeper")
+    }
 }
 
 impl Pki {
@@ -22,20 +33,22 @@ impl Pki {
     pub fn create(directory: impl Into<PathBuf>) -> Self {
         let pki = Self {
             directory: directory.into(),
+            authority: Arc::new(Keeper(Authority::new("ca"))),
         };
-        let (ca, front) = (Authority::new("ca"), Authority::new("front-proxy-ca"));
+        let (ca, front) = (&pki.authority.0, Authority::new("front-proxy-ca"));
         pki.write("ca", &ca.certificate(), &ca.key());
         pki.write("front-proxy-ca", &front.certificate(), &front.key());
-        let hosts = [SERVER_NAME, "localhost", "127.0.0.1"];
+        let hosts = [SERVER_NAME, "localhost", "127.0.0.1", "::1"];
         let server = Subject {
             name: "kube-apiserver",
             hosts: &hosts,
             usage: Some(Usage::Server),
             ..Subject::default()
         };
-        pki.leaf("server", &ca, &server);
-        pki.leaf("admin", &ca, &user("admin", &["system:masters"]));
-        pki.leaf("alice", &ca, &user("alice", &["devs"]));
+        pki.leaf("server", ca, &server);
+        pki.client("admin", "admin", &["system:masters"]);
+        pki.client("alice", "alice", &["devs"]);
+        pki.client("etcd-client", "root", &[]);
         pki.leaf(
             "front-proxy-client",
             &front,
@@ -53,6 +66,11 @@ impl Pki {
     /// The directory.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Makes `file.crt` and `file.key` of a user in groups.
+    pub fn client(&self, file: &str, name: &str, groups: &[&str]) {
+        self.leaf(file, &self.authority.0, &user(name, groups));
     }
 
     fn leaf(&self, file: &str, authority: &Authority, subject: &Subject<'_>) {

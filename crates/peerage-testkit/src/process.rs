@@ -231,9 +231,9 @@ impl ServerProcess {
 }
 
 /// What is audited: everything, without bodies.
-const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: Metadata\n";
+pub(crate) const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: Metadata\n";
 
-fn arguments(pki: &Pki, spec: &ServerSpec, audit: &Path) -> Vec<String> {
+pub(crate) fn arguments(pki: &Pki, spec: &ServerSpec, audit: &Path) -> Vec<String> {
     let file = |name: &str| pki.file(name).display().to_string();
     let policy = pki.file("audit-policy.yaml");
     std::fs::write(&policy, AUDIT_POLICY).unwrap();

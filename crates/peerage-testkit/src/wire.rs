@@ -143,24 +143,7 @@ pub struct Client {
 impl Client {
     /// A client with the pair `user.crt` and `user.key`; `anonymous` shows none.
     pub fn new(address: SocketAddr, pki: &Pki, user: &str) -> Self {
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(&pki.file("ca.crt")) {
-            roots.add(certificate).unwrap();
-        }
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots);
-        let config = match user {
-            "anonymous" => builder.with_no_client_auth(),
-            user => builder
-                .with_client_auth_cert(
-                    certificates(&pki.file(&format!("{user}.crt"))),
-                    PrivateKeyDer::from_pem_file(pki.file(&format!("{user}.key"))).unwrap(),
-                )
-                .unwrap(),
-        };
+        let config = client_config(pki, user);
         Self {
             address,
             tls: TlsConnector::from(Arc::new(config)),
@@ -376,6 +359,28 @@ async fn read_line(stream: &mut BufReader<TlsStream<TcpStream>>) -> Result<Strin
     }
     Ok(String::from_utf8(line)
         .unwrap_or_else(|e| e.into_bytes().into_iter().map(char::from).collect()))
+}
+
+/// How a user of the certificates connects; `anonymous` shows none.
+pub(crate) fn client_config(pki: &Pki, user: &str) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(&pki.file("ca.crt")) {
+        roots.add(certificate).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    match user {
+        "anonymous" => builder.with_no_client_auth(),
+        user => builder
+            .with_client_auth_cert(
+                certificates(&pki.file(&format!("{user}.crt"))),
+                PrivateKeyDer::from_pem_file(pki.file(&format!("{user}.key"))).unwrap(),
+            )
+            .unwrap(),
+    }
 }
 
 fn certificates(file: &Path) -> Vec<CertificateDer<'static>> {

@@ -1,0 +1,257 @@
+//! A real kube-apiserver: one process with a host name, a port and an audit log of its own.
+//!
+//! It authorizes by RBAC, believes the front-proxy certificate, signs service account tokens, and lets in the users of
+//! the control plane's certificates: `admin` may do everything, `alice` nothing.
+
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::ports;
+use super::program::Program;
+use crate::daemon::{Daemon, DaemonSpec, Ready};
+use crate::multiplex::Multiplexed;
+use crate::pki::Pki;
+use crate::process::AUDIT_POLICY;
+use crate::wire::Client;
+
+/// The gate of kube-apiserver's own proxy among servers of different versions.
+const OWN_PROXY: &str = "UnknownVersionInteroperabilityProxy";
+
+/// Which kube-apiserver, and how.
+#[derive(Debug, Clone, Default)]
+pub struct ApiserverSpec {
+    version: String,
+    name: String,
+    emulated: Option<String>,
+    own_proxy: bool,
+    json: bool,
+    gates: Vec<String>,
+    tokens: Vec<String>,
+    flags: Vec<String>,
+}
+
+/// A real kube-apiserver. [`Daemon`]'s methods kill, pause, resume, stop and restart it.
+pub struct KubeApiserver {
+    daemon: Daemon,
+    address: SocketAddr,
+    pki: Pki,
+    audit: PathBuf,
+}
+
+impl KubeApiserver {
+    /// A kube-apiserver of a minor version such as `1.37`, named `v1.37`, without its own proxy.
+    pub fn of(version: &str) -> ApiserverSpec {
+        ApiserverSpec {
+            version: version.to_owned(),
+            name: format!("v{version}"),
+            ..ApiserverSpec::default()
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `https://` and where it listens.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// An HTTP/1.1 client of it, as a user of its certificates; `anonymous` shows none.
+    pub fn client(&self, user: &str) -> Client {
+        Client::new(self.address, &self.pki, user)
+    }
+
+    /// An HTTP/2 connection to it, as a user of its certificates.
+    pub async fn multiplexed(&self, user: &str) -> Multiplexed {
+        Multiplexed::connect(self.address, &self.pki, user)
+            .await
+            .unwrap()
+    }
+
+    /// The events of its audit log so far, each at its last stage, without bodies.
+    pub fn audit(&self) -> Vec<Value> {
+        read_audit(&self.audit)
+    }
+}
+
+/// The whole lines of an audit log; none when there is no file.
+pub(crate) fn read_audit(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let lines = text.lines().map(serde_json::from_str);
+    lines.filter_map(Result::ok).collect()
+}
+
+impl ApiserverSpec {
+    /// With a host name, which its identity is made from.
+    pub fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Serving as an older minor version does.
+    pub fn emulating(mut self, version: &str) -> Self {
+        self.emulated = Some(version.to_owned());
+        self
+    }
+
+    /// With kube-apiserver's own proxy: its feature gate and `--peer-ca-file`.
+    pub fn own_proxy(mut self) -> Self {
+        self.own_proxy = true;
+        self
+    }
+
+    /// Storing JSON, which Peerage reads too; protobuf is the default.
+    pub fn storing_json(mut self) -> Self {
+        self.json = true;
+        self
+    }
+
+    /// With a feature gate: `Name=true`.
+    pub fn gate(mut self, gate: &str) -> Self {
+        self.gates.push(gate.to_owned());
+        self
+    }
+
+    /// With a bearer token of a user in groups.
+    pub fn token(mut self, token: &str, user: &str, groups: &[&str]) -> Self {
+        let line = format!("{token},{user},{user}-uid,\"{}\"\n", groups.join(","));
+        self.tokens.push(line);
+        self
+    }
+
+    /// With more flags; the last of a repeated one counts.
+    pub fn flags(mut self, flags: &[&str]) -> Self {
+        self.flags.extend(flags.iter().map(|f| (*f).to_owned()));
+        self
+    }
+
+    /// Its host name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Starts it on a store; it is ready when this returns.
+    pub async fn start(self, pki: &Pki, directory: &Path, store: &str) -> KubeApiserver {
+        let program = Program::KubeApiserver(&self.version).executable().await;
+        let address = ports::free();
+        let audit = directory.join(format!("{}-{}.audit", self.name, address.port()));
+        let daemon = DaemonSpec {
+            name: format!("{}-{}", self.name, address.port()),
+            program,
+            args: self.arguments(pki, directory, store, address, &audit),
+            hostname: Some(self.name.clone()),
+            directory: directory.to_owned(),
+            ready: Ready::Https(Client::new(address, pki, "admin"), "/readyz"),
+        };
+        KubeApiserver {
+            daemon: Daemon::start(daemon).await,
+            address,
+            pki: pki.clone(),
+            audit,
+        }
+    }
+
+    fn arguments(
+        &self,
+        pki: &Pki,
+        directory: &Path,
+        store: &str,
+        address: SocketAddr,
+        audit: &Path,
+    ) -> Vec<String> {
+        let file = |name: &str| pki.file(name).display().to_string();
+        let policy = directory.join("audit-policy.yaml");
+        std::fs::write(&policy, AUDIT_POLICY).unwrap();
+        let mut args = vec![
+            format!("--etcd-servers={store}"),
+            format!("--secure-port={}", address.port()),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--advertise-address=127.0.0.1".to_owned(),
+            // The endpoints of the Service `kubernetes` may not be loopback addresses; peers' may.
+            "--endpoint-reconciler-type=none".to_owned(),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            "--authorization-mode=RBAC".to_owned(),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--cert-dir={}", directory.display()),
+            format!("--audit-policy-file={}", policy.display()),
+            format!("--audit-log-path={}", audit.display()),
+        ];
+        for (flag, name) in FILES {
+            args.push(format!("--{flag}={}", file(name)));
+        }
+        args.extend(REQUEST_HEADER.map(str::to_owned));
+        if store.starts_with("https") {
+            for (flag, name) in STORE_FILES {
+                args.push(format!("--{flag}={}", file(name)));
+            }
+        }
+        self.choices(pki, directory, address, &mut args);
+        args
+    }
+
+    /// The flags that differ between servers.
+    fn choices(&self, pki: &Pki, directory: &Path, address: SocketAddr, args: &mut Vec<String>) {
+        let mut gates = self.gates.clone();
+        if self.own_proxy {
+            gates.push(format!("{OWN_PROXY}=true"));
+            args.push(format!("--peer-ca-file={}", pki.file("ca.crt").display()));
+        }
+        if !gates.is_empty() {
+            args.push(format!("--feature-gates={}", gates.join(",")));
+        }
+        if let Some(version) = &self.emulated {
+            args.push(format!("--emulated-version={version}"));
+            args.push(format!("--min-compatibility-version={version}"));
+        }
+        if self.json {
+            args.push("--storage-media-type=application/json".to_owned());
+        }
+        if !self.tokens.is_empty() {
+            let path = directory.join(format!("{}-{}.tokens", self.name, address.port()));
+            std::fs::write(&path, self.tokens.concat()).unwrap();
+            args.push(format!("--token-auth-file={}", path.display()));
+        }
+        args.extend(self.flags.iter().cloned());
+    }
+}
+
+/// Flags that name files of the certificates' directory.
+const FILES: [(&str, &str); 8] = [
+    ("tls-cert-file", "server.crt"),
+    ("tls-private-key-file", "server.key"),
+    ("client-ca-file", "ca.crt"),
+    ("requestheader-client-ca-file", "front-proxy-ca.crt"),
+    ("proxy-client-cert-file", "front-proxy-client.crt"),
+    ("proxy-client-key-file", "front-proxy-client.key"),
+    ("service-account-key-file", "sa.pub"),
+    ("service-account-signing-key-file", "sa.key"),
+];
+
+/// The same, towards a store with TLS.
+const STORE_FILES: [(&str, &str); 3] = [
+    ("etcd-cafile", "ca.crt"),
+    ("etcd-certfile", "etcd-client.crt"),
+    ("etcd-keyfile", "etcd-client.key"),
+];
+
+/// In which headers a front proxy says who is asking.
+const REQUEST_HEADER: [&str; 5] = [
+    "--requestheader-allowed-names=front-proxy-client",
+    "--requestheader-username-headers=X-Remote-User",
+    "--requestheader-uid-headers=X-Remote-Uid",
+    "--requestheader-group-headers=X-Remote-Group",
+    "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+];
+
+impl Deref for KubeApiserver {
+    type Target = Daemon;
+
+    fn deref(&self) -> &Daemon {
+        &self.daemon
+    }
+}

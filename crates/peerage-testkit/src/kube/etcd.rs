@@ -1,0 +1,188 @@
+//! A real etcd with one member, on loopback, its data in a directory of the test's.
+//!
+//! Flushing to the disk is off: tests kill the process and not the machine, and what a process has written is there
+//! after it.
+
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::ports;
+use super::program::Program;
+use crate::daemon::{Daemon, DaemonSpec, Ready, plain};
+use crate::pki::Pki;
+use crate::wire::{Client, Outgoing};
+
+/// Which etcd, and how.
+#[derive(Debug, Clone, Default)]
+pub struct EtcdSpec {
+    version: String,
+    tls: bool,
+    password: Option<String>,
+    flags: Vec<String>,
+}
+
+/// A real etcd. [`Daemon`]'s methods kill, pause, resume, stop and restart it.
+pub struct Etcd {
+    daemon: Daemon,
+    client: SocketAddr,
+    pki: Pki,
+    spec: EtcdSpec,
+}
+
+impl Etcd {
+    /// An etcd of a minor version such as `3.6`, without TLS and users.
+    pub fn of(version: &str) -> EtcdSpec {
+        EtcdSpec {
+            version: version.to_owned(),
+            ..EtcdSpec::default()
+        }
+    }
+
+    /// `--etcd-servers`.
+    pub fn url(&self) -> String {
+        let scheme = if self.spec.tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.client)
+    }
+
+    /// Where it listens for clients.
+    pub fn address(&self) -> SocketAddr {
+        self.client
+    }
+
+    /// Asks through its JSON gateway: `call("/v3/maintenance/defragment", json!({}))`. Keys and values are base64.
+    pub async fn call(&self, path: &str, body: &Value) -> Result<Value, String> {
+        let text = match self.spec.tls {
+            false => plain(self.client, "POST", path, &body.to_string()).await?,
+            true => {
+                let client = Client::new(self.client, &self.pki, "etcd-client");
+                let request = Outgoing::new("POST", path).json("application/json", body);
+                let answer = client.send(&request).await.map_err(|e| e.to_string())?;
+                if answer.status() != 200 {
+                    return Err(answer.in_words());
+                }
+                String::from_utf8_lossy(&answer.body).into_owned()
+            }
+        };
+        serde_json::from_str(&text).map_err(|e| format!("{e}: {text}"))
+    }
+
+    /// The revision of the last change.
+    pub async fn revision(&self) -> i64 {
+        let body = json!({"key": "AA==", "limit": "1", "keys_only": true});
+        let answer = self.call("/v3/kv/range", &body).await.unwrap();
+        let revision = answer["header"]["revision"].as_str().unwrap();
+        revision.parse().unwrap()
+    }
+
+    /// Forgets what was before a revision.
+    pub async fn compact(&self, revision: i64) {
+        let body = json!({"revision": revision.to_string(), "physical": true});
+        self.call("/v3/kv/compaction", &body).await.unwrap();
+    }
+
+    /// Gives freed space back; nothing is answered meanwhile.
+    pub async fn defragment(&self) {
+        let path = "/v3/maintenance/defragment";
+        self.call(path, &json!({})).await.unwrap();
+    }
+
+    /// Makes `root` with the password and asks everybody for one from now on.
+    async fn require_password(&self, password: &str) {
+        let user = json!({"name": "root", "password": password});
+        self.call("/v3/auth/user/add", &user).await.unwrap();
+        let role = json!({"user": "root", "role": "root"});
+        self.call("/v3/auth/user/grant", &role).await.unwrap();
+        self.call("/v3/auth/enable", &json!({})).await.unwrap();
+    }
+}
+
+impl EtcdSpec {
+    /// With TLS: its certificate is `server`'s, clients show one of the same authority's (`etcd-client`).
+    pub fn tls(mut self) -> Self {
+        self.tls = true;
+        self
+    }
+
+    /// With a user `root` of that password, and nothing for anybody else.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// With more flags.
+    pub fn flags(mut self, flags: &[&str]) -> Self {
+        self.flags.extend(flags.iter().map(|f| (*f).to_owned()));
+        self
+    }
+
+    /// Starts it; it is ready when this returns.
+    pub async fn start(self, pki: &Pki, directory: &Path) -> Etcd {
+        let program = Program::Etcd(&self.version).executable().await;
+        let (client, metrics) = (ports::free(), ports::free());
+        let daemon = DaemonSpec {
+            name: format!("etcd-{}", client.port()),
+            program,
+            args: self.arguments(pki, directory, client, metrics),
+            hostname: None,
+            directory: directory.to_owned(),
+            ready: Ready::Http(metrics, "/health"),
+        };
+        let etcd = Etcd {
+            daemon: Daemon::start(daemon).await,
+            client,
+            pki: pki.clone(),
+            spec: self,
+        };
+        if let Some(password) = etcd.spec.password.clone() {
+            etcd.require_password(&password).await;
+        }
+        etcd
+    }
+
+    fn arguments(
+        &self,
+        pki: &Pki,
+        directory: &Path,
+        client: SocketAddr,
+        metrics: SocketAddr,
+    ) -> Vec<String> {
+        let scheme = if self.tls { "https" } else { "http" };
+        let data = directory.join(format!("etcd-{}", client.port()));
+        let peer = ports::free();
+        let mut args = vec![
+            "--name=etcd".to_owned(),
+            format!("--data-dir={}", data.display()),
+            format!("--listen-client-urls={scheme}://{client}"),
+            format!("--advertise-client-urls={scheme}://{client}"),
+            format!("--listen-peer-urls=http://{peer}"),
+            format!("--initial-advertise-peer-urls=http://{peer}"),
+            format!("--initial-cluster=etcd=http://{peer}"),
+            format!("--listen-metrics-urls=http://{metrics}"),
+            // It is the only member: nobody else's election has to be waited for.
+            "--heartbeat-interval=20".to_owned(),
+            "--election-timeout=100".to_owned(),
+            "--log-level=error".to_owned(),
+            "--unsafe-no-fsync".to_owned(),
+        ];
+        if self.tls {
+            let file = |name: &str| pki.file(name).display().to_string();
+            args.push(format!("--cert-file={}", file("server.crt")));
+            args.push(format!("--key-file={}", file("server.key")));
+            args.push(format!("--trusted-ca-file={}", file("ca.crt")));
+            args.push("--client-cert-auth".to_owned());
+        }
+        args.extend(self.flags.iter().cloned());
+        args
+    }
+}
+
+impl Deref for Etcd {
+    type Target = Daemon;
+
+    fn deref(&self) -> &Daemon {
+        &self.daemon
+    }
+}

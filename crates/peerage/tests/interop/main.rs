@@ -1,0 +1,12 @@
+//! Peerage among real servers: kube-apiserver, etcd and kube-controller-manager as they are released.
+//!
+//! Not among the ordinary tests, because it builds them from their Go modules (minutes, once) and runs them:
+//! `cargo test --package peerage --test interop`. It needs the go command and Linux.
+//!
+//! | module | what it shows |
+//! |---|---|
+//! | `pair` | that the real servers are what the other suites take them for |
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod pair;
