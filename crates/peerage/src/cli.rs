@@ -6,6 +6,7 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::apiserver::unneeded::Unneeded;
 use crate::apiserver::{self, ApiserverFlags, words};
+use crate::diff::{self, DiffFlags};
 use crate::exit::{self, Failure};
 use crate::explain::{self, ExplainFlags};
 use crate::pki::{self, PkiCommand};
@@ -44,6 +45,9 @@ pub enum Command {
     /// Say who would answer a request, and why
     #[command(after_help = explain::AFTER_HELP)]
     Explain(ExplainFlags),
+    /// Show which APIs only one of two servers, versions or saved documents has
+    #[command(after_help = diff::AFTER_HELP)]
+    Diff(DiffFlags),
     /// Make, renew and show the certificates of a control plane
     #[command(subcommand)]
     Pki(PkiCommand),
@@ -107,13 +111,15 @@ fn takes_value(command: &clap::Command, subcommand: &str, name: &str) -> Option<
     Some(arg.get_action().takes_values() && !arg.is_require_equals_set())
 }
 
-/// Runs one command to its end.
-pub fn run(typed: Typed) -> Result<(), Failure> {
-    match typed.command {
+/// Runs one command to its end, with its exit code.
+pub fn run(typed: Typed) -> Result<u8, Failure> {
+    let done = match typed.command {
         Command::Apiserver(flags) => apiserver::run(*flags, &typed.unneeded),
         Command::Store(flags) => store::run(&flags),
         Command::Up(flags) => up::run(&flags),
         Command::Explain(flags) => explain::run(&flags),
+        Command::Diff(flags) => return diff::run(&flags),
         Command::Pki(command) => pki::run(&command),
-    }
+    };
+    done.map(|()| 0)
 }

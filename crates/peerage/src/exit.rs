@@ -1,7 +1,7 @@
 //! How a command ends: the exit codes, in one table, and the error that carries one.
 //!
-//! Every command returns `Result<(), Failure>`; only [`crate::main`] turns that into a process's exit code and a
-//! message. A message says what was attempted, what came of it, and, where there is one, what to do next.
+//! Every command returns a `Result` with a `Failure`; only [`crate::main`] turns that into a process's exit code and a
+//! message. `diff` and `check` have exit codes of their own, which their `--help` shows. A message says what was attempted, what came of it, and, where there is one, what to do next.
 
 use std::fmt;
 
@@ -80,6 +80,13 @@ impl Failure {
     /// Something missing, with a message.
     pub fn unavailable(message: impl fmt::Display) -> Self {
         Self::new(Kind::Unavailable, anyhow::anyhow!("{message}"))
+    }
+
+    /// The same failure, as one of another kind: for commands whose exit codes have a meaning of their own.
+    #[must_use]
+    pub fn of_kind(mut self, kind: Kind) -> Self {
+        self.kind = kind;
+        self
     }
 
     /// The kind of this failure.

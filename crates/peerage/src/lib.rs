@@ -2,8 +2,8 @@
 //!
 //! - [`cli`]: the command line. [`exit`]: how a command ends.
 //! - [`apiserver`]: the settings of an API server. [`store`]: a store for several. [`pki`]: certificates and kubeconfigs. [`up`]: several servers.
-//!   [`explain`]: who answers a request.
-//! - [`client`], [`logging`], [`signals`], [`output`]: what several commands need.
+//!   [`explain`]: who answers a request. [`diff`]: which APIs only one server has.
+//! - [`targets`]: which servers a command asks. [`discovery`]: what they serve. [`client`], [`logging`], [`signals`], [`output`]: what several commands need.
 //!
 //! Servers, the store and the proxy are in crates of their own; this one chooses and starts them.
 
@@ -14,12 +14,15 @@ pub mod output;
 pub mod apiserver;
 pub mod cli;
 pub mod client;
+pub mod diff;
+pub mod discovery;
 pub mod exit;
 pub mod explain;
 pub mod logging;
 pub mod pki;
 pub mod signals;
 pub mod store;
+pub mod targets;
 pub mod up;
 
 use std::ffi::OsString;
@@ -45,7 +48,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(failure) => {
             eprintln!("error: {failure}");
             ExitCode::from(failure.kind().exit_code())

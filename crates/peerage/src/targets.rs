@@ -1,0 +1,195 @@
+//! Which servers to ask, and with which credentials: contexts of a kubeconfig, or URLs with kubectl's flags.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::client::ApiClient;
+use crate::exit::{Failure, Kind};
+use crate::pki::kubeconfig::{self, Connection};
+
+/// Reads a wait in Go's notation; none may be without end.
+pub fn parse_wait(text: &str) -> Result<Duration, String> {
+    match peerage_core::duration::parse(text) {
+        Ok(Some(wait)) if wait > Duration::ZERO => Ok(wait),
+        Ok(_) => Err("it has to be more than 0".to_owned()),
+        Err(e) => Err(format!("{e}; write it like 10s")),
+    }
+}
+
+/// What a context is written with among other words.
+const CONTEXT: &str = "context:";
+
+/// How servers are reached; the names are kubectl's.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Servers")]
+pub struct ServerFlags {
+    /// Kubeconfig of the contexts
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "KUBECONFIG",
+        default_value = "kubeconfig"
+    )]
+    pub kubeconfig: PathBuf,
+    /// CA bundle to check URLs' servers by [default: that of the kubeconfig's current context]
+    #[arg(long, value_name = "FILE")]
+    pub certificate_authority: Option<PathBuf>,
+    /// Client certificate for URLs [default: the kubeconfig's]
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    pub client_certificate: Option<PathBuf>,
+    /// Its private key
+    #[arg(long, value_name = "FILE", requires = "client_certificate")]
+    pub client_key: Option<PathBuf>,
+    /// File with a bearer token for URLs
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Name that the servers of URLs have in their certificates, when it is not the URL's
+    #[arg(long, value_name = "NAME")]
+    pub tls_server_name: Option<String>,
+}
+
+/// A server to ask.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// What to call it: the context's name, or host and port.
+    pub name: String,
+    /// How to reach it.
+    pub connection: Connection,
+}
+
+impl Target {
+    /// A client of it.
+    pub fn client(&self) -> Result<ApiClient, Failure> {
+        ApiClient::new(&self.connection).map_err(|e| Failure::new(Kind::Unavailable, e))
+    }
+}
+
+/// Whether a word names a server: a URL or `context:NAME`.
+pub fn is_server(word: &str) -> bool {
+    word.starts_with("https://") || word.starts_with(CONTEXT)
+}
+
+/// The server that a word names.
+pub fn target(flags: &ServerFlags, word: &str) -> Result<Target, Failure> {
+    match word.strip_prefix(CONTEXT) {
+        Some(name) => of_context(flags, name),
+        None => of_url(flags, word),
+    }
+}
+
+/// The server of a context.
+pub fn of_context(flags: &ServerFlags, name: &str) -> Result<Target, Failure> {
+    Ok(Target {
+        name: name.to_owned(),
+        connection: kubeconfig::read(&flags.kubeconfig, Some(name))?,
+    })
+}
+
+/// All contexts' servers, each once: of contexts that lead to the same server with the same credentials the first.
+pub fn of_all_contexts(flags: &ServerFlags) -> Result<Vec<Target>, Failure> {
+    let mut targets: Vec<Target> = Vec::new();
+    for name in kubeconfig::contexts(&flags.kubeconfig)?.names {
+        let target = of_context(flags, &name)?;
+        if !targets.iter().any(|it| it.connection == target.connection) {
+            targets.push(target);
+        }
+    }
+    Ok(targets)
+}
+
+fn of_url(flags: &ServerFlags, url: &str) -> Result<Target, Failure> {
+    // What the flags leave open is the kubeconfig's, if there is one.
+    let base = match flags.kubeconfig.exists() {
+        true => Some(kubeconfig::read(&flags.kubeconfig, None)?),
+        false => None,
+    };
+    let own_credentials = flags.client_certificate.is_some() || flags.token_file.is_some();
+    let inherited = base.as_ref().filter(|_| !own_credentials);
+    let authority = match &flags.certificate_authority {
+        Some(file) => Some(read(file)?),
+        None => base.as_ref().and_then(|it| it.authority.clone()),
+    };
+    if authority.is_none() {
+        return Err(Failure::usage(format!(
+            "{url}: give --certificate-authority, or a kubeconfig with one"
+        )));
+    }
+    let optional = |file: &Option<PathBuf>| file.as_deref().map(read).transpose();
+    let token = optional(&flags.token_file)?.map(|text| text.trim().to_owned());
+    let url = url.trim_end_matches('/');
+    Ok(Target {
+        name: url.trim_start_matches("https://").to_owned(),
+        connection: Connection {
+            url: url.to_owned(),
+            server_name: flags.tls_server_name.clone(),
+            authority,
+            certificate: optional(&flags.client_certificate)?
+                .or_else(|| inherited?.certificate.clone()),
+            key: optional(&flags.client_key)?.or_else(|| inherited?.key.clone()),
+            token: token.or_else(|| inherited?.token.clone()),
+        },
+    })
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(file)
+        .map_err(|e| Failure::unavailable(format!("cannot read {}: {e}", file.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const KUBECONFIG: &str = r"
+current-context: old
+contexts:
+- {name: old, context: {cluster: old, user: admin}}
+- {name: again, context: {cluster: old, user: admin}}
+- {name: new, context: {cluster: new, user: admin}}
+clusters:
+- {name: old, cluster: {server: 'https://10.0.0.1:6443', certificate-authority-data: Y2E=}}
+- {name: new, cluster: {server: 'https://10.0.0.2:6443', certificate-authority-data: Y2E=}}
+users:
+- {name: admin, user: {token: abc}}
+";
+
+    fn flags(directory: &Path) -> ServerFlags {
+        let kubeconfig = directory.join("kubeconfig");
+        std::fs::write(&kubeconfig, KUBECONFIG).unwrap();
+        ServerFlags {
+            kubeconfig,
+            ..ServerFlags::default()
+        }
+    }
+
+    #[test]
+    fn contexts_that_lead_to_the_same_server_are_asked_once() {
+        let temp = tempfile::tempdir().unwrap();
+        let all = of_all_contexts(&flags(temp.path())).unwrap();
+        let names: Vec<_> = all.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["old", "new"]);
+    }
+
+    #[test]
+    fn a_url_takes_from_the_kubeconfig_what_the_flags_leave_open() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut flags = flags(temp.path());
+        let found = target(&flags, "https://10.0.0.9:6443/").unwrap();
+        assert_eq!(found.name, "10.0.0.9:6443");
+        assert_eq!(found.connection.authority.as_deref(), Some("ca"));
+        assert_eq!(found.connection.token.as_deref(), Some("abc"));
+
+        let token = temp.path().join("token");
+        std::fs::write(&token, "other\n").unwrap();
+        flags.token_file = Some(token);
+        let found = target(&flags, "https://10.0.0.9:6443").unwrap();
+        assert_eq!(found.connection.token.as_deref(), Some("other"));
+
+        flags.kubeconfig = temp.path().join("none");
+        let failure = target(&flags, "https://10.0.0.9:6443").unwrap_err();
+        assert!(failure.to_string().contains("--certificate-authority"));
+    }
+}
