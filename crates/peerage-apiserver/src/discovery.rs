@@ -13,5 +13,6 @@ pub(crate) fn local(catalogue: &Catalogue, id: &Arc<str>, address: &str) -> Loca
         id: id.clone(),
         documents: Some(Arc::new(documents)),
         server_address: address.into(),
+        is_front: false,
     }
 }

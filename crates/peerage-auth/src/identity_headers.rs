@@ -10,10 +10,46 @@ use std::fmt::Write;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use peerage_core::User;
 
-const USER: HeaderName = HeaderName::from_static("x-remote-user");
-const UID: HeaderName = HeaderName::from_static("x-remote-uid");
-const GROUP: HeaderName = HeaderName::from_static("x-remote-group");
 const EXTRA: &str = "x-remote-extra-";
+const IMPERSONATE: &str = "impersonate-";
+
+/// How a user is told to the next server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Family {
+    /// `X-Remote-*`, believed from whoever shows a front-proxy certificate.
+    #[default]
+    FrontProxy,
+    /// `Impersonate-*`, believed from whoever may impersonate.
+    Impersonation,
+}
+
+/// The header names of a family.
+struct FamilyNames {
+    user: HeaderName,
+    uid: HeaderName,
+    group: HeaderName,
+    extra: &'static str,
+}
+
+impl Family {
+    fn names(self) -> FamilyNames {
+        let name = HeaderName::from_static;
+        match self {
+            Self::FrontProxy => FamilyNames {
+                user: name("x-remote-user"),
+                uid: name("x-remote-uid"),
+                group: name("x-remote-group"),
+                extra: EXTRA,
+            },
+            Self::Impersonation => FamilyNames {
+                user: name("impersonate-user"),
+                uid: name("impersonate-uid"),
+                group: name("impersonate-group"),
+                extra: "impersonate-extra-",
+            },
+        }
+    }
+}
 
 /// A user that cannot be told to another server.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -26,6 +62,13 @@ pub struct IdentityError {
 /// same.
 pub fn strip(headers: &mut HeaderMap) {
     remove_where(headers, is_identity);
+}
+
+/// Removes all impersonation headers, in either spelling. Returns whether there were any.
+pub fn strip_impersonation(headers: &mut HeaderMap) -> bool {
+    let before = headers.keys_len();
+    remove_where(headers, |name| starts_with_either(name, IMPERSONATE));
+    headers.keys_len() < before
 }
 
 /// Removes the headers whose name fulfils a condition.
@@ -64,10 +107,22 @@ fn starts_with_either(name: &str, prefix: &str) -> bool {
 /// # Errors
 /// [`IdentityError`] for a user with more or other bytes than headers can carry; they then name nobody.
 pub fn set(headers: &mut HeaderMap, user: &User) -> Result<(), IdentityError> {
+    set_as(Family::FrontProxy, headers, user)
+}
+
+/// The same in the headers of a family. Those of the other families are removed too.
+///
+/// # Errors
+/// As [`set`].
+pub fn set_as(family: Family, headers: &mut HeaderMap, user: &User) -> Result<(), IdentityError> {
     strip(headers);
-    for (name, value) in lines(user)? {
+    if family == Family::Impersonation {
+        strip_impersonation(headers);
+    }
+    for (name, value) in lines(&family.names(), user)? {
         if headers.try_append(name, value).is_err() {
             strip(headers);
+            strip_impersonation(headers);
             return Err(IdentityError {
                 part: "number of groups or extra keys",
             });
@@ -76,16 +131,19 @@ pub fn set(headers: &mut HeaderMap, user: &User) -> Result<(), IdentityError> {
     Ok(())
 }
 
-fn lines(user: &User) -> Result<Vec<(HeaderName, HeaderValue)>, IdentityError> {
-    let mut lines = vec![(USER, value(&user.name, "name")?)];
+fn lines(
+    names: &FamilyNames,
+    user: &User,
+) -> Result<Vec<(HeaderName, HeaderValue)>, IdentityError> {
+    let mut lines = vec![(names.user.clone(), value(&user.name, "name")?)];
     if !user.uid.is_empty() {
-        lines.push((UID, value(&user.uid, "UID")?));
+        lines.push((names.uid.clone(), value(&user.uid, "UID")?));
     }
     for group in &user.groups {
-        lines.push((GROUP, value(group, "group")?));
+        lines.push((names.group.clone(), value(group, "group")?));
     }
     for (key, values) in &user.extra {
-        let name = extra_name(key)?;
+        let name = extra_name(names.extra, key)?;
         for extra in values {
             lines.push((name.clone(), value(extra, "extra value")?));
         }
@@ -97,9 +155,9 @@ fn value(text: &str, part: &'static str) -> Result<HeaderValue, IdentityError> {
     HeaderValue::from_bytes(text.as_bytes()).map_err(|_| IdentityError { part })
 }
 
-fn extra_name(key: &str) -> Result<HeaderName, IdentityError> {
-    let mut name = String::with_capacity(EXTRA.len() + key.len());
-    name.push_str(EXTRA);
+fn extra_name(prefix: &str, key: &str) -> Result<HeaderName, IdentityError> {
+    let mut name = String::with_capacity(prefix.len() + key.len());
+    name.push_str(prefix);
     for byte in key.bytes() {
         if is_token(byte) {
             name.push(char::from(byte));

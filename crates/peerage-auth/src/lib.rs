@@ -19,6 +19,7 @@ pub use authenticator::{
     attempted,
 };
 pub use request_header::RequestHeaderOptions;
+pub use token_keys::{TokenKeyError, TokenKeys};
 
 /// The header by which one server tells the next that the request has been forwarded once (KEP-4020).
 pub const PEER_PROXIED: http::HeaderName =
@@ -28,4 +29,8 @@ pub const PEER_PROXIED: http::HeaderName =
 /// certificate and with [`PEER_PROXIED`]. Such a request is never sent on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifiedPeer;
-pub use token_keys::{TokenKeyError, TokenKeys};
+
+/// In a request's extensions: whatever credentials it has are still in it and are for the server that gets it to
+/// judge. It goes out without any identity of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PassedCredentials;

@@ -104,6 +104,7 @@ fn inputs() -> ViewInputs {
             id: "server0".into(),
             documents: Some(documents(0)),
             server_address: "192.0.2.1:6443".into(),
+            is_front: false,
         },
         peers: peers.collect(),
         synced: true,

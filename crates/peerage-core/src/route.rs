@@ -20,6 +20,8 @@
 //! | 10 | a server that is away lists the resource, or a stale version lists nothing | 503 |
 //! | 11 | otherwise | unknown everywhere: the local chain says 404 |
 //!
+//! A front, which serves nothing itself, starts at rule 4; its local chain is one of the servers behind it.
+//!
 //! Differs: kube-apiserver's peerproxy handler looks at group, version and resource only, picks one random peer,
 //! and lets the local chain say 404 whenever it does not know.
 //!
@@ -105,10 +107,21 @@ pub fn route<'v>(info: &RequestInfo<'_>, view: &'v PeerView, rules: &Rules) -> R
 /// Decides who answers a request for a resource.
 #[must_use]
 pub fn route_target<'v>(target: &Target<'_>, view: &'v PeerView, rules: &Rules) -> Route<'v> {
-    let local = view
+    let listed = view
         .local_documents()
         .map(|documents| documents.find(target))
         .unwrap_or_default();
+    if view.is_front() {
+        let reason = ForwardReason::of_front(listed, view.local_documents());
+        return decide(
+            Found::default(),
+            reason,
+            &Elsewhere::look(target, view),
+            view,
+            rules,
+        );
+    }
+    let local = listed;
     if local.depth == Depth::Verb && !local.stale {
         return Route::Local(LocalReason::Served);
     }
@@ -119,18 +132,19 @@ pub fn route_target<'v>(target: &Target<'_>, view: &'v PeerView, rules: &Rules) 
         return Route::Local(LocalReason::DefinedByStore);
     }
     let elsewhere = Elsewhere::look(target, view);
-    decide(local, &elsewhere, view, rules)
+    decide(local, ForwardReason::of(local), &elsewhere, view, rules)
 }
 
 /// Rules 4 to 11.
 fn decide<'v>(
     local: Found,
+    lacks: ForwardReason,
     elsewhere: &Elsewhere<'v>,
     view: &PeerView,
     rules: &Rules,
 ) -> Route<'v> {
     if !elsewhere.exact.is_empty() {
-        return send(&elsewhere.exact, ForwardReason::of(local), rules);
+        return send(&elsewhere.exact, lacks, rules);
     }
     if local.stale {
         return Route::Local(LocalReason::StaleHere);
@@ -148,7 +162,7 @@ fn decide<'v>(
         return Route::Local(LocalReason::NobodyHasMore);
     }
     if !elsewhere.resource.is_empty() {
-        return send(&elsewhere.resource, ForwardReason::of(local), rules);
+        return send(&elsewhere.resource, lacks, rules);
     }
     if let Some(reason) = elsewhere.resource_away {
         return unsure(reason, rules);

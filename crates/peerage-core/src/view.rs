@@ -32,6 +32,9 @@ pub struct LocalApis {
     pub documents: Option<Arc<Documents>>,
     /// Host and port that the legacy document of `/api` names.
     pub server_address: Arc<str>,
+    /// Whether this is a front that serves nothing itself: every request is sent on, and the documents are those of
+    /// the server that it stands beside, which is one of the peers too.
+    pub is_front: bool,
 }
 
 /// What a view is made from.
@@ -109,6 +112,12 @@ impl PeerView {
             _ => &[],
         };
         let address = &inputs.local.server_address;
+        // The server that a front stands beside is among the peers, with what it counts for.
+        let all = if inputs.local.is_front {
+            &parts[own.len()..]
+        } else {
+            &parts[..]
+        };
         let local = Apis::collect(
             previous.map(|it| &it.local),
             own,
@@ -118,7 +127,7 @@ impl PeerView {
         );
         let merged = Apis::collect(
             previous.map(|it| &it.merged),
-            &parts,
+            all,
             &inputs.exclusions,
             address,
             false,
@@ -135,6 +144,12 @@ impl PeerView {
     #[must_use]
     pub fn local_id(&self) -> &Arc<str> {
         &self.inputs.local.id
+    }
+
+    /// Whether everything is sent on (see [`LocalApis::is_front`]).
+    #[must_use]
+    pub fn is_front(&self) -> bool {
+        self.inputs.local.is_front
     }
 
     /// The local server's documents, when they are known.

@@ -59,6 +59,7 @@ fn view_of(version: &str) -> PeerView {
             id: "a".into(),
             documents: Some(Arc::new(documents.with_hashes(Arc::new(hashes)))),
             server_address: address.as_str().unwrap().into(),
+            is_front: false,
         },
         synced: true,
         ..ViewInputs::default()

@@ -590,15 +590,24 @@ fn equally_good_peers_share_the_load_and_a_ticket_always_means_the_same() {
 }
 
 #[test]
-fn a_front_that_serves_nothing_itself_sends_everything_on() {
+fn a_front_sends_everything_on_and_says_what_the_server_beside_it_lacks() {
     let front = LocalApis {
         documents: Some(Arc::default()),
+        is_front: true,
         ..LocalApis::default()
     };
     let view = PeerView::build(inputs(front, vec![peer("b", OLD), peer("c", NEW)]));
-    assert_eq!(ask(&view, "POST /apis/new/v1/things"), "peer:group to c");
+    assert_eq!(ask(&view, "POST /apis/new/v1/things"), "peer:behind to c");
     assert_eq!(ask(&view, "GET /apis/nosuch/v1/things"), "unknown:group");
-    assert!(ask(&view, "GET /api/v1/pods").starts_with("peer:group to "));
+    assert!(ask(&view, "GET /api/v1/pods").starts_with("peer:behind to "));
+
+    let beside = LocalApis {
+        is_front: true,
+        ..local(OLD)
+    };
+    let view = PeerView::build(inputs(beside, vec![peer("b", OLD), peer("c", NEW)]));
+    assert_eq!(ask(&view, "POST /apis/new/v1/things"), "peer:group to c");
+    assert!(ask(&view, "GET /api/v1/pods").starts_with("peer:behind to "));
 }
 
 #[test]

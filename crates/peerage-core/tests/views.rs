@@ -531,6 +531,7 @@ proptest! {
                 id: format!("s{me}").into(),
                 documents: Some(Arc::clone(&servers[me])),
                 server_address: "x:1".into(),
+                is_front: false,
             };
             let exclusions = exclusions(if defined { names } else { "" });
             PeerView::build(ViewInputs { exclusions, ..inputs(own, peers.collect()) })

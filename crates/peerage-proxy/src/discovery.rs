@@ -81,8 +81,8 @@ pub(crate) fn answer(call: &Call, asked: &Asked, request: &Request) -> Option<Re
     let rendering = &call.shared.options.rendering;
     let negotiated = negotiate_discovery(accept, asked.path, rendering.serves_v2beta1);
     let scope = match &negotiated {
-        Ok(accept) if accept.no_peer => ViewScope::Local,
-        _ => call.scope(),
+        Ok(accept) => call.scope(accept.no_peer),
+        Err(_) => call.scope(false),
     };
     let document = match &negotiated {
         Ok(accept) => accept.document,

@@ -46,6 +46,11 @@ pub(crate) enum ProxyError {
     /// The user's name, groups or extra hold bytes that no header can carry.
     #[error("this user cannot be told to another server")]
     Identity,
+    /// The client impersonates, and the servers behind are told of users by impersonation, which cannot be nested.
+    #[error(
+        "impersonation is not possible through this gateway with a client certificate, because it is how the gateway itself tells the servers who is asking (--identity=impersonate); use a bearer token"
+    )]
+    Impersonation,
     /// The chain around the proxy did not say who is asking.
     #[error("no user is known for this request")]
     NoUser,
@@ -57,7 +62,9 @@ impl ProxyError {
         match self {
             ProxyError::FirstByte => StatusCode::GATEWAY_TIMEOUT,
             ProxyError::NoUser => StatusCode::INTERNAL_SERVER_ERROR,
-            ProxyError::CannotUpgrade | ProxyError::Identity => StatusCode::BAD_REQUEST,
+            ProxyError::CannotUpgrade | ProxyError::Identity | ProxyError::Impersonation => {
+                StatusCode::BAD_REQUEST
+            }
             _ => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -65,7 +72,10 @@ impl ProxyError {
     /// How long the client should wait before it tries again, if trying again can help.
     pub(crate) fn retry_after(&self, usual: Duration) -> Option<Duration> {
         match self {
-            ProxyError::NoUser | ProxyError::CannotUpgrade | ProxyError::Identity => None,
+            ProxyError::NoUser
+            | ProxyError::CannotUpgrade
+            | ProxyError::Identity
+            | ProxyError::Impersonation => None,
             _ => Some(usual.max(Duration::from_secs(1))),
         }
     }
@@ -92,6 +102,7 @@ impl ProxyError {
             ProxyError::TunnelsFull => "tunnels_full",
             ProxyError::CannotUpgrade => "cannot_upgrade",
             ProxyError::Identity => "identity",
+            ProxyError::Impersonation => "impersonation",
             ProxyError::NoUser => "no_user",
         }
     }

@@ -18,13 +18,16 @@ use std::time::Duration;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Extensions, HeaderMap, Method, Uri, header};
+use peerage_auth::PassedCredentials;
+use peerage_auth::identity_headers::{self, Family};
 use peerage_core::{RequestInfo, User, duration};
 use peerage_http::{Body, ConnInfo, Request, Response, SendError, Stage};
 use tokio::time::{Instant, sleep_until};
 
 use crate::audit::Audit;
 use crate::error::ProxyError;
-use crate::headers::{self, Outgoing};
+use crate::front::ClientKey;
+use crate::headers::{self, GUARD, GUARD_VALUE, Outgoing};
 use crate::health::InFlight;
 use crate::peer::{Link, Peer};
 use crate::shared::Shared;
@@ -39,7 +42,10 @@ pub(crate) struct Forward<'a> {
     reason: &'static str,
     head: Head,
     audit: Audit,
-    user: Arc<User>,
+    /// None if the credentials are in the request, for the next server to judge.
+    user: Option<Arc<User>>,
+    /// Known to fronts only.
+    key: Option<ClientKey>,
     deadline: Instant,
     started: Instant,
     client: Option<tunnel::Client>,
@@ -91,7 +97,20 @@ impl<'a> Forward<'a> {
         own_id: &str,
         reason: &'static str,
     ) -> Result<Forward<'a>, ProxyError> {
-        let user: Arc<User> = parts.extensions.get().cloned().ok_or(ProxyError::NoUser)?;
+        let user: Option<Arc<User>> = parts.extensions.get().cloned();
+        if user.is_none() && parts.extensions.get::<PassedCredentials>().is_none() {
+            return Err(ProxyError::NoUser);
+        }
+        let front = shared.front.as_ref();
+        let family = front.map(|front| front.options.family).unwrap_or_default();
+        if user.is_some()
+            && family == Family::Impersonation
+            && identity_headers::strip_impersonation(&mut parts.headers)
+        {
+            return Err(ProxyError::Impersonation);
+        }
+        let address = client(&parts.extensions);
+        let key = front.map(|front| front.client(user.as_deref(), &parts.headers, address));
         let audit = Audit::of(&parts.extensions);
         let upgrade = tunnel::protocol(&parts.headers);
         let client_side = upgrade
@@ -101,9 +120,12 @@ impl<'a> Forward<'a> {
         headers::outgoing(
             &mut parts.headers,
             &Outgoing {
-                user: &user,
+                user: user.as_deref(),
+                family,
+                passes_impersonation: front.is_some(),
+                leaves_trace: front.is_some(),
                 audit_id: audit.id(),
-                client: client(&parts.extensions),
+                client: address,
                 target: target.as_str(),
                 host: host.as_deref(),
                 own_id,
@@ -126,6 +148,7 @@ impl<'a> Forward<'a> {
             },
             audit,
             user,
+            key,
             deadline: started + wait,
             started,
             client: client_side,
@@ -139,7 +162,10 @@ impl<'a> Forward<'a> {
             .map(|peer| (peer.health.rank(), peer))
             .filter(|(rank, peer)| rank.usable() && !peer.is_disproved(self.info))
             .collect();
-        ranked.sort_by_key(|(rank, _)| *rank);
+        match (&self.shared.front, self.key) {
+            (Some(front), Some(key)) => ranked = front.order(self.info, key, ranked),
+            _ => ranked.sort_by_key(|(rank, _)| *rank),
+        }
         ranked.truncate(self.shared.options.forward.attempts);
         ranked.into_iter().map(|(_, peer)| peer).collect()
     }
@@ -155,9 +181,10 @@ impl<'a> Forward<'a> {
         for peer in candidates {
             let Some(link) = peer.link() else { continue };
             let replay = || replayable.then(|| self.head.request(peerage_http::empty()));
-            let Some(request) = unsent.take().or_else(replay) else {
+            let Some(mut request) = unsent.take().or_else(replay) else {
                 break;
             };
+            self.set_guard(&peer, &mut request);
             let in_flight = peer.health.begin();
             match self.attempt(&peer, &link, request, replayable).await {
                 Ok(response) => match self.examine(&peer, response).await {
@@ -196,11 +223,15 @@ impl<'a> Forward<'a> {
         may_leave: bool,
     ) -> Result<Response, Failed> {
         let started = Instant::now();
+        let upstream = match (&self.user, &link.passing) {
+            (None, Some(passing)) => passing,
+            _ => &link.upstream,
+        };
         let mut send = std::pin::pin!(async {
             if self.head.upgrade {
-                link.upstream.upgrade(request).await
+                upstream.upgrade(request).await
             } else {
-                link.upstream.send(request).await
+                upstream.send(request).await
             }
         });
         let mut suspicion = Some(started + SUSPICIOUS);
@@ -222,6 +253,20 @@ impl<'a> Forward<'a> {
                 }
             }
         }
+    }
+
+    /// The server that a front stands beside is no peer: what it may still do with a request is its own business.
+    fn set_guard(&self, peer: &Peer, request: &mut Request) {
+        if self.is_beside(peer) {
+            request.headers_mut().remove(GUARD);
+        } else {
+            request.headers_mut().insert(GUARD, GUARD_VALUE);
+        }
+    }
+
+    fn is_beside(&self, peer: &Peer) -> bool {
+        let front = self.shared.front.as_ref();
+        front.is_some_and(|front| front.is_beside(peer))
     }
 
     fn note_failure(&self, peer: &Arc<Peer>, failed: &Failed) -> ProxyError {

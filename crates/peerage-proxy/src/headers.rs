@@ -11,10 +11,10 @@ use std::net::IpAddr;
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, AUTHORIZATION, CACHE_CONTROL, CONNECTION, DATE, EXPECT, HOST,
-    HeaderName, UPGRADE,
+    HeaderName, UPGRADE, VIA,
 };
 use http::{HeaderMap, HeaderValue};
-use peerage_auth::identity_headers::{self, IdentityError};
+use peerage_auth::identity_headers::{self, Family, IdentityError};
 use peerage_core::User;
 use peerage_http::hop;
 
@@ -32,7 +32,14 @@ pub use peerage_auth::audit::AUDIT_ID;
 
 /// What is said on a forwarded request beside what the client said.
 pub(crate) struct Outgoing<'a> {
-    pub(crate) user: &'a User,
+    /// Who is asking; none if the credentials are passed on for the next server to judge.
+    pub(crate) user: Option<&'a User>,
+    /// In which headers the user is told.
+    pub(crate) family: Family,
+    /// Whether a client's own impersonation is for the next server to judge.
+    pub(crate) passes_impersonation: bool,
+    /// Whether to leave a trace of this server, which is how a front recognises a request that came round.
+    pub(crate) leaves_trace: bool,
     pub(crate) audit_id: Option<&'a str>,
     pub(crate) client: Option<IpAddr>,
     pub(crate) target: &'a str,
@@ -53,13 +60,15 @@ pub(crate) fn strip_peer_claims(headers: &mut HeaderMap) {
 pub(crate) fn outgoing(headers: &mut HeaderMap, what: &Outgoing<'_>) -> Result<(), IdentityError> {
     hop::strip_hop_by_hop(headers);
     strip_peer_claims(headers);
-    strip_credentials(headers);
+    strip_credentials(headers, what);
     // The interim answer that the client waits for was ours to give; the peer needs no permission to read.
     headers.remove(EXPECT);
     headers.remove(HOST);
 
     headers.insert(GUARD, GUARD_VALUE);
-    identity_headers::set(headers, what.user)?;
+    if let Some(user) = what.user {
+        identity_headers::set_as(what.family, headers, user)?;
+    }
     set_text(headers, AUDIT_ID, what.audit_id);
     set_text(headers, PEER, Some(what.own_id));
     set_text(headers, REASON, Some(what.reason));
@@ -68,6 +77,9 @@ pub(crate) fn outgoing(headers: &mut HeaderMap, what: &Outgoing<'_>) -> Result<(
     }
     // Differs: kube-apiserver puts the peer's own address into X-Forwarded-Host.
     hop::set_forwarded(headers, what.target, what.host, "https");
+    if what.leaves_trace {
+        leave_trace(headers, what.own_id);
+    }
     if let Some(protocol) = what.upgrade {
         headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
         headers.insert(UPGRADE, HeaderValue::from_static(canonical(protocol)));
@@ -84,15 +96,32 @@ fn canonical(protocol: &'static str) -> &'static str {
     }
 }
 
-fn strip_credentials(headers: &mut HeaderMap) {
-    headers.remove(AUTHORIZATION);
-    let impersonation: Vec<HeaderName> = headers
-        .keys()
-        .filter(|name| name.as_str().starts_with("impersonate-"))
-        .cloned()
-        .collect();
-    for name in impersonation {
-        headers.remove(name);
+/// Says in `Via` that the request went through here (RFC 9110 section 7.6.3).
+pub(crate) fn leave_trace(headers: &mut HeaderMap, own_id: &str) {
+    if let Ok(value) = HeaderValue::try_from(format!("1.1 {own_id}")) {
+        headers.append(VIA, value);
+    }
+}
+
+/// Whether [`leave_trace`] left this ID's trace.
+#[must_use]
+pub fn has_trace(headers: &HeaderMap, own_id: &str) -> bool {
+    let lines = headers.get_all(VIA).into_iter();
+    let entries = lines
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(','));
+    entries
+        .filter_map(|entry| entry.split_whitespace().nth(1))
+        .any(|by| by == own_id)
+}
+
+fn strip_credentials(headers: &mut HeaderMap, what: &Outgoing<'_>) {
+    identity_headers::strip(headers);
+    if what.user.is_some() {
+        headers.remove(AUTHORIZATION);
+    }
+    if !what.passes_impersonation {
+        identity_headers::strip_impersonation(headers);
     }
 }
 
@@ -182,7 +211,10 @@ mod tests {
         outgoing(
             &mut headers,
             &Outgoing {
-                user: &user,
+                user: Some(&user),
+                family: Family::FrontProxy,
+                passes_impersonation: false,
+                leaves_trace: false,
                 audit_id: Some("audit-1"),
                 client: Some("192.0.2.7".parse().unwrap()),
                 target: "/apis/a/v1/b?x=1",

@@ -46,6 +46,11 @@ impl Rank {
     pub(crate) fn usable(&self) -> bool {
         !self.open
     }
+
+    /// What sets servers apart before anything else does; smaller is better.
+    pub(crate) fn tier(&self) -> (bool, bool) {
+        (self.not_ready, self.failing)
+    }
 }
 
 impl Health {

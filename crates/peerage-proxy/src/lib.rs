@@ -12,6 +12,7 @@
 //! | `service` | who answers a request |
 //! | `discovery`, `openapi` | documents of the whole control plane |
 //! | `forward`, [`headers`] | a request on its way to a peer and back |
+//! | `front`, `version` | which server answers when none of them is this one |
 //! | `error`, `answer` | what the proxy itself refuses, in the client's media type |
 //! | `health`, `metrics`, [`debug`] | how each peer does |
 //!
@@ -32,6 +33,7 @@
 //!     address: "192.0.2.2:6443".parse().ok(),
 //!     identity_lease: None,
 //!     endpoint_live: true,
+//!     zone: None,
 //! };
 //! let (_registry, records) = watch::channel(Arc::from([other]));
 //! let (_own, local) = watch::channel(Arc::new(own));
@@ -52,6 +54,7 @@ pub mod debug;
 mod discovery;
 mod error;
 mod forward;
+mod front;
 pub mod headers;
 mod health;
 mod log_gate;
@@ -64,6 +67,7 @@ pub mod record;
 pub mod render;
 mod service;
 mod shared;
+mod version;
 mod writer;
 
 use std::collections::HashMap;
@@ -78,11 +82,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use clock::Clock;
 pub use debug::DebugPeers;
+pub use front::{FrontOptions, Writes};
 pub use options::{ForwardOptions, PollOptions, ProxyOptions};
 pub use peerage_core::{Exclusions, LocalApis, PeerView};
 pub use record::{IdentityLease, PeerRecord};
 pub use render::{Rendering, Yaml};
-pub use service::{ProxyLayer, ProxyService};
+pub use service::{Behind, ProxyLayer, ProxyService};
+pub use version::ApiVersion;
 
 use log_gate::LogGate;
 use shared::{Shared, Snapshot};
@@ -116,6 +122,7 @@ impl PeerProxy {
         let empty = PeerView::build(Default::default());
         let shared = Arc::new(Shared {
             tunnels: Arc::new(Semaphore::new(options.forward.tunnels)),
+            front: options.front.clone().map(front::Front::new),
             options,
             metrics: metrics::ProxyMetrics::new(),
             snapshot: ArcSwap::from_pointee(Snapshot::new(Arc::new(empty), HashMap::new())),
@@ -146,6 +153,16 @@ impl PeerProxy {
         ProxyLayer {
             shared: self.shared.clone(),
             tasks: self.tasks.clone(),
+        }
+    }
+
+    /// The service that sends every request to one of the servers behind a front, whatever it asks for: the local
+    /// service of a front.
+    #[must_use]
+    pub fn behind(&self) -> Behind {
+        Behind {
+            shared: self.shared.clone(),
+            _tasks: self.tasks.clone(),
         }
     }
 

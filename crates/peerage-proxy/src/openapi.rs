@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::peer::{Heard, Link, Peer};
-use crate::poll::{Answer, Fetch, Fetched, fetch};
+use crate::poll::{Fetch, Fetched, fetch, what};
 use crate::shared::{Shared, Snapshot};
 
 /// Path of the index.
@@ -58,7 +58,7 @@ pub(crate) struct PeerIndex {
 }
 
 /// Asks for the peer's index when it may have changed. That it cannot be had is no fault: old servers have none.
-pub(crate) async fn refresh(shared: &Shared, peer: &Peer, link: &Link) {
+pub(crate) async fn refresh(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) {
     let Some(documents) = peer.documents() else {
         return;
     };
@@ -70,7 +70,7 @@ pub(crate) async fn refresh(shared: &Shared, peer: &Peer, link: &Link) {
     if fresh {
         return;
     }
-    let index = read_index(shared, link).await.unwrap_or_else(|| {
+    let index = read_index(shared, link, own_id).await.unwrap_or_else(|| {
         old.as_ref()
             .map(|old| old.index.clone())
             .unwrap_or_default()
@@ -86,19 +86,12 @@ pub(crate) async fn refresh(shared: &Shared, peer: &Peer, link: &Link) {
     }
 }
 
-async fn read_index(shared: &Shared, link: &Link) -> Option<Index> {
+async fn read_index(shared: &Shared, link: &Link, own_id: &str) -> Option<Index> {
     let what = Fetch {
-        path: INDEX,
         accept: Some("application/json"),
-        etag: None,
-        deadline: Instant::now() + shared.options.poll.deadline,
-        size_limit: shared.options.poll.size_limit,
+        ..what(shared, own_id, INDEX)
     };
-    let Ok(Answer {
-        fetched: Fetched::Document { bytes, .. },
-        ..
-    }) = fetch(&link.upstream, what).await
-    else {
+    let Ok(Fetched::Document { bytes, .. }) = fetch(&link.upstream, what).await else {
         return None;
     };
     let mut index: Index = serde_json::from_slice(&bytes).ok()?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use peerage_http::ClientTls;
 
 use crate::clock::Clock;
+use crate::front::FrontOptions;
 use crate::record::HoldTimes;
 use crate::render::Rendering;
 
@@ -30,6 +31,8 @@ pub struct ProxyOptions {
     pub log_requests: bool,
     /// Wall-clock time, which Leases are written in.
     pub clock: Clock,
+    /// Makes this a front: nothing is served here, everything goes to one of the peers.
+    pub front: Option<FrontOptions>,
 }
 
 /// Rhythm and limits of the pollers.
@@ -105,6 +108,7 @@ impl Default for ProxyOptions {
             name_peer_to_all: false,
             log_requests: true,
             clock: Clock::default(),
+            front: None,
         }
     }
 }

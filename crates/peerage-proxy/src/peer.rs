@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use crate::health::Health;
 use crate::log_gate::LogGate;
 use crate::openapi::PeerIndex;
+use crate::version::ApiVersion;
 
 /// One peer.
 pub(crate) struct Peer {
@@ -32,6 +33,8 @@ pub(crate) struct Peer {
     documents: ArcSwapOption<Heard>,
     openapi: ArcSwapOption<PeerIndex>,
     trouble: ArcSwapOption<Trouble>,
+    zone: ArcSwapOption<Arc<str>>,
+    version: ArcSwapOption<ApiVersion>,
     disproved: Mutex<HashSet<ApiKey>>,
     /// For warnings about this peer.
     pub(crate) log_gate: LogGate,
@@ -40,7 +43,10 @@ pub(crate) struct Peer {
 /// Where the peer is, and the connections there.
 pub(crate) struct Link {
     pub(crate) address: Authority,
+    /// Shows our certificate, so identity headers are believed.
     pub(crate) upstream: Upstream,
+    /// Shows none, for requests that bring their own credentials. A front's only.
+    pub(crate) passing: Option<Upstream>,
 }
 
 /// A peer's own discovery documents.
@@ -100,6 +106,8 @@ impl Peer {
             documents: ArcSwapOption::empty(),
             openapi: ArcSwapOption::empty(),
             trouble: ArcSwapOption::empty(),
+            zone: ArcSwapOption::empty(),
+            version: ArcSwapOption::empty(),
             disproved: Mutex::default(),
             log_gate: LogGate::new(LOG_INTERVAL),
         }
@@ -142,6 +150,31 @@ impl Peer {
 
     pub(crate) fn set_openapi(&self, index: PeerIndex) {
         self.openapi.store(Some(Arc::new(index)));
+    }
+
+    /// Where it is, if that was said.
+    pub(crate) fn zone(&self) -> Option<Arc<str>> {
+        self.zone.load().as_deref().cloned()
+    }
+
+    pub(crate) fn set_zone(&self, zone: Option<Arc<str>>) {
+        if self.zone() != zone {
+            self.zone.store(zone.map(Arc::new));
+        }
+    }
+
+    /// The version that it last said to serve. Known to fronts only.
+    pub(crate) fn version(&self) -> Option<ApiVersion> {
+        self.version.load().as_deref().copied()
+    }
+
+    /// Returns whether it changed.
+    pub(crate) fn set_version(&self, version: ApiVersion) -> bool {
+        let changed = self.version() != Some(version);
+        if changed {
+            self.version.store(Some(Arc::new(version)));
+        }
+        changed
     }
 
     pub(crate) fn trouble(&self) -> Option<Arc<Trouble>> {

@@ -20,13 +20,14 @@ use rand::RngExt;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use fetch::{Answer, Fetch, FetchError, Fetched, fetch};
+pub(crate) use fetch::{Fetch, FetchError, Fetched, fetch};
 use schedule::{Rhythm, Schedule};
 
 use crate::openapi;
 use crate::options::PollOptions;
 use crate::peer::{Heard, Link, Part, Peer, Trouble};
 use crate::shared::Shared;
+use crate::version::ApiVersion;
 
 /// Polls the peer until cancelled.
 pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<Peer>, stop: CancellationToken) {
@@ -71,8 +72,6 @@ enum RoundError {
         path: &'static str,
         source: DocumentError,
     },
-    #[error("this server itself answers at the address of the peer")]
-    Oneself,
 }
 
 impl RoundError {
@@ -80,7 +79,6 @@ impl RoundError {
         match self {
             RoundError::Fetch { source, .. } => source.reason(),
             RoundError::Document { source, .. } => source.reason(),
-            RoundError::Oneself => "oneself",
         }
     }
 }
@@ -99,14 +97,28 @@ async fn round(shared: &Shared, peer: &Peer, link: &Link) -> bool {
 }
 
 async fn try_round(shared: &Shared, peer: &Peer, link: &Link) -> Result<(), RoundError> {
-    probe(shared, peer, link).await?;
+    let own_id = shared.snapshot.load().view.local_id().clone();
+    let own_id = &*own_id;
+    probe(shared, peer, link, own_id).await?;
+    if shared.front.is_some() {
+        learn_version(shared, peer, link, own_id).await;
+    }
     let old = peer.documents();
     // Both are asked for even if the first fails, so that both failures are counted.
-    let core = document(shared, peer, link, &CORE, old.as_deref().map(|d| &d.core)).await;
+    let core = document(
+        shared,
+        peer,
+        link,
+        own_id,
+        &CORE,
+        old.as_deref().map(|d| &d.core),
+    )
+    .await;
     let groups = document(
         shared,
         peer,
         link,
+        own_id,
         &GROUPS,
         old.as_deref().map(|d| &d.groups),
     )
@@ -119,21 +131,22 @@ async fn try_round(shared: &Shared, peer: &Peer, link: &Link) -> Result<(), Roun
         }
         (Err(error), _) | (_, Err(error)) => return Err(error),
     };
-    publish(shared, peer, link, old.as_deref(), core, groups).await;
-    openapi::refresh(shared, peer, link).await;
+    publish(shared, peer, link, own_id, old.as_deref(), core, groups).await;
+    openapi::refresh(shared, peer, link, own_id).await;
     Ok(())
 }
 
 /// Asks `/readyz`, which is also the half-open probe of the breaker.
-async fn probe(shared: &Shared, peer: &Peer, link: &Link) -> Result<(), RoundError> {
+async fn probe(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) -> Result<(), RoundError> {
     let path = "/readyz";
     let started = Instant::now();
-    let mut what = what(shared, path, None);
+    let mut what = what(shared, own_id, path);
     what.deadline = started + shared.options.poll.probe_deadline;
     let answer = fetch(&link.upstream, what).await;
     let ready = match answer {
         Ok(_) => true,
         Err(FetchError::Status(status)) => !status.is_server_error(),
+        Err(source @ FetchError::Oneself) => return Err(RoundError::Fetch { path, source }),
         Err(source) if source.is_transport() => {
             shared.peer_failed(peer);
             return Err(RoundError::Fetch { path, source });
@@ -146,6 +159,17 @@ async fn probe(shared: &Shared, peer: &Peer, link: &Link) -> Result<(), RoundErr
         shared.changed.notify_one();
     }
     Ok(())
+}
+
+/// Asks which version the peer serves. That it does not say is no fault.
+async fn learn_version(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) {
+    let what = what(shared, own_id, "/version");
+    if let Ok(Fetched::Document { bytes, .. }) = fetch(&link.upstream, what).await
+        && let Some(version) = ApiVersion::read(&bytes)
+        && peer.set_version(version)
+    {
+        tracing::info!(peer = &*peer.id, %version, "a server says which version it serves");
+    }
 }
 
 /// One of the two documents.
@@ -169,11 +193,12 @@ async fn document(
     shared: &Shared,
     peer: &Peer,
     link: &Link,
+    own_id: &str,
     kind: &Kind,
     old: Option<&Part>,
 ) -> Result<Part, RoundError> {
     let path = kind.path;
-    let fetched = ask(shared, link, path, old).await?;
+    let fetched = ask(shared, link, own_id, path, old).await;
     let fetched = fetched.map_err(|source| {
         if source.is_transport() {
             shared.peer_failed(peer);
@@ -202,34 +227,32 @@ async fn document(
 async fn ask(
     shared: &Shared,
     link: &Link,
+    own_id: &str,
     path: &str,
     old: Option<&Part>,
-) -> Result<Result<Fetched, FetchError>, RoundError> {
-    let mut what = what(shared, path, old.and_then(|part| part.etag.as_ref()));
+) -> Result<Fetched, FetchError> {
+    let mut what = what(shared, own_id, path);
+    what.etag = old.and_then(|part| part.etag.as_ref());
     what.accept = Some(fetch::PEER_ACCEPT);
     let answer = fetch(&link.upstream, what).await;
     shared.metrics.discovery_fetched(match &answer {
-        Ok(answer) if matches!(answer.fetched, Fetched::Unchanged) => StatusCode::NOT_MODIFIED,
+        Ok(Fetched::Unchanged) => StatusCode::NOT_MODIFIED,
         Ok(_) => StatusCode::OK,
         Err(FetchError::Status(status)) => *status,
         Err(_) => StatusCode::SERVICE_UNAVAILABLE,
     });
-    let own_id = shared.snapshot.load().view.local_id().clone();
-    if let Ok(Answer { server, .. }) = &answer
-        && server
-            .as_ref()
-            .is_some_and(|server| server == own_id.as_bytes())
-    {
-        return Err(RoundError::Oneself);
-    }
-    Ok(answer.map(|answer| answer.fetched))
+    answer
 }
 
-fn what<'a>(shared: &Shared, path: &'a str, etag: Option<&'a http::HeaderValue>) -> Fetch<'a> {
+/// An unconditional fetch within the poller's limits.
+pub(crate) fn what<'a>(shared: &Shared, own_id: &'a str, path: &'a str) -> Fetch<'a> {
+    let front = shared.front.as_ref();
     Fetch {
         path,
         accept: None,
-        etag,
+        etag: None,
+        own_id,
+        family: front.map(|front| front.options.family).unwrap_or_default(),
         deadline: Instant::now() + shared.options.poll.deadline,
         size_limit: shared.options.poll.size_limit,
     }
@@ -239,6 +262,7 @@ async fn publish(
     shared: &Shared,
     peer: &Peer,
     link: &Link,
+    own_id: &str,
     old: Option<&Heard>,
     core: Part,
     groups: Part,
@@ -256,7 +280,7 @@ async fn publish(
         });
         return;
     }
-    let (own, not_own) = verify::keep_own(shared, link, &groups.list).await;
+    let (own, not_own) = verify::keep_own(shared, link, own_id, old, &groups.list).await;
     if not_own > 0 {
         say_merged(shared, peer, not_own);
     }

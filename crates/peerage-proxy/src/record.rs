@@ -27,6 +27,8 @@ pub struct PeerRecord {
     pub identity_lease: Option<IdentityLease>,
     /// Whether its endpoint key, which lives for seconds, is there.
     pub endpoint_live: bool,
+    /// The failure domain that it is in, where the registry says so.
+    pub zone: Option<Arc<str>>,
 }
 
 /// The part of an identity Lease that matters here.
@@ -209,6 +211,7 @@ mod tests {
             address: live.then(|| Authority::from_static("127.0.0.1:1")),
             identity_lease: lease,
             endpoint_live: live,
+            zone: None,
         }
     }
 

@@ -17,7 +17,7 @@ use std::task::{Context, Poll};
 use futures::future::{BoxFuture, Either, FutureExt};
 use http::{HeaderMap, Method};
 use peerage_auth::VerifiedPeer;
-use peerage_core::route::UnsureReason;
+use peerage_core::route::{ForwardReason, UnsureReason};
 use peerage_core::{RequestInfo, Route, Rules, ViewScope, route};
 use peerage_http::{Request, Response};
 use tokio_util::sync::DropGuard;
@@ -214,13 +214,52 @@ impl Call {
         }
     }
 
-    /// Whose documents this caller gets unless it asks for less.
-    pub(crate) fn scope(&self) -> ViewScope {
-        if self.verified || self.shared.options.tls.is_none() {
+    /// Whose documents this caller gets; `own` if it asked for those of one server.
+    pub(crate) fn scope(&self, own: bool) -> ViewScope {
+        let front = self.shared.front.as_ref();
+        // A balancer is no server that could have documents of its own.
+        let alone = front.is_some_and(|front| front.options.beside.is_none());
+        if !alone && (own || self.verified || self.shared.options.tls.is_none()) {
             ViewScope::Local
         } else {
             ViewScope::Merged
         }
+    }
+}
+
+/// Sends every request to one of the servers behind a front ([`PeerProxy::behind`](crate::PeerProxy::behind)).
+#[derive(Clone)]
+pub struct Behind {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) _tasks: Arc<DropGuard>,
+}
+
+impl Service<Request> for Behind {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request) -> Self::Future {
+        let Some(info) = info(&mut request) else {
+            let mut response = Response::new(peerage_http::empty());
+            *response.status_mut() = http::StatusCode::BAD_REQUEST;
+            return std::future::ready(Ok(response)).boxed();
+        };
+        let snapshot = self.shared.snapshot.load_full();
+        let peers = snapshot.peers.values().map(|known| known.peer.clone());
+        let peers = peers.filter(|peer| peer.link().is_some()).collect();
+        let call = Call {
+            shared: self.shared.clone(),
+            snapshot,
+            info,
+            verified: request.extensions().get::<VerifiedPeer>().is_some(),
+        };
+        let reason = ForwardReason::Behind.as_str();
+        call.forward(request, peers, reason).map(Ok).boxed()
     }
 }
 

@@ -13,6 +13,7 @@ use peerage_core::PeerView;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::front::Front;
 use crate::log_gate::LogGate;
 use crate::metrics::ProxyMetrics;
 use crate::openapi::{Elsewhere, v2};
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) views: watch::Sender<u64>,
     /// Wakes the writer.
     pub(crate) changed: Notify,
+    /// Chooses among the servers behind, if this is a front.
+    pub(crate) front: Option<Front>,
     pub(crate) tunnels: Arc<Semaphore>,
     /// Ends tunnels and tasks.
     pub(crate) stop: CancellationToken,

@@ -167,11 +167,27 @@ impl Writer {
         let peers = self.peers.values().filter_map(|it| it.for_view(hold));
         ViewInputs {
             peers: peers.map(Arc::new).collect(),
-            local: (**self.sources.local.borrow()).clone(),
+            local: self.local(),
             exclusions: self.sources.exclusions.borrow_and_update().clone(),
             now: millis(now),
             synced: self.synced,
             hold,
+        }
+    }
+
+    /// What this server serves; of a front, the documents of the server that it stands beside.
+    fn local(&self) -> LocalApis {
+        let local = (**self.sources.local.borrow()).clone();
+        let Some(front) = &self.shared.front else {
+            return local;
+        };
+        let beside = front.options.beside.as_ref();
+        let beside = beside.and_then(|id| self.peers.get(id));
+        let heard = beside.and_then(|it| it.peer.documents());
+        LocalApis {
+            documents: Some(heard.map(|heard| heard.served.clone()).unwrap_or_default()),
+            is_front: true,
+            ..local
         }
     }
 
@@ -224,6 +240,7 @@ impl Remembered {
         restarted: bool,
         tls: Option<&ClientTls>,
     ) {
+        self.peer.set_zone(record.and_then(|r| r.zone.clone()));
         self.relink(shared, record, standing, tls);
         if restarted || (standing == Standing::Live && self.standing != Standing::Live) {
             self.peer.poke.notify_one();
@@ -261,11 +278,16 @@ impl Remembered {
             return;
         }
         let link = address.zip(tls).map(|(address, tls)| {
-            let mut options = UpstreamOptions::new(address.as_str(), tls.clone());
-            // The forwarder's own deadline comes first, since it knows what to answer.
-            options.first_byte_timeout = shared.options.forward.first_byte + MARGIN;
+            let upstream = |tls: &ClientTls| {
+                let mut options = UpstreamOptions::new(address.as_str(), tls.clone());
+                // The forwarder's own deadline comes first, since it knows what to answer.
+                options.first_byte_timeout = shared.options.forward.first_byte + MARGIN;
+                Upstream::new(options)
+            };
+            let front = shared.front.as_ref();
             Link {
-                upstream: Upstream::new(options),
+                upstream: upstream(tls),
+                passing: front.map(|front| upstream(&front.options.passing)),
                 address,
             }
         });

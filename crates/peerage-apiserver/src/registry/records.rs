@@ -55,6 +55,7 @@ pub(super) fn read(own: &str, leases: &KindCache, endpoints: &KindCache) -> Arc<
         address: None,
         identity_lease: None,
         endpoint_live: false,
+        zone: None,
     };
     for object in leases.snapshot(&format!("{NAMESPACE}/"), 0).objects {
         let Some(lease) = lease(&object) else {

@@ -3,9 +3,11 @@
 //! Words are stable; sentences are not.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::Route;
 use crate::index::{Depth, Found};
+use crate::view::Documents;
 
 /// Why this server's own chain answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,6 +39,8 @@ pub enum ForwardReason {
     Verb,
     /// Nothing, but it cannot reach what is behind the version now.
     Freshness,
+    /// Nothing in particular: this is a front, and several servers may have it.
+    Behind,
 }
 
 /// What no server has.
@@ -75,6 +79,17 @@ impl ForwardReason {
             Depth::Resource => Self::Subresource,
             Depth::Endpoint | Depth::Verb => Self::Verb,
         }
+    }
+}
+
+impl ForwardReason {
+    /// For a front: what the server that it stands beside lacks, if it stands beside one and that lacks something.
+    pub(super) fn of_front(beside: Found, documents: Option<&Arc<Documents>>) -> Self {
+        let alone = documents.is_none_or(|documents| documents.is_empty());
+        if alone || (beside.depth == Depth::Verb && !beside.stale) {
+            return Self::Behind;
+        }
+        Self::of(beside)
     }
 }
 
@@ -183,6 +198,7 @@ words!(ForwardReason {
     Subresource => "subresource", "this server has the resource without the subresource";
     Verb => "verb", "this server has the resource without the verb";
     Freshness => "freshness", "this server cannot reach what is behind this version now";
+    Behind => "behind", "a server behind this gateway serves it";
 });
 
 words!(UnknownReason {

@@ -90,6 +90,12 @@ impl Documents {
         }
     }
 
+    /// Whether they list nothing at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty() && self.core.is_none()
+    }
+
     /// How much of `target` is listed.
     #[must_use]
     pub fn find(&self, target: &Target<'_>) -> Found {

@@ -149,6 +149,7 @@ pub fn local(text: &str) -> LocalApis {
         id: "local".into(),
         documents: Some(documents(text)),
         server_address: "192.0.2.1:6443".into(),
+        is_front: false,
     }
 }
 

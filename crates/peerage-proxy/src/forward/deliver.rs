@@ -67,9 +67,12 @@ impl Forward<'_> {
         if self.head.upgrade && (status.is_success() || status.is_redirection()) {
             return Err(ProxyError::UpgradeAnswer(status));
         }
-        self.record(&peer, status);
+        if !self.is_beside(&peer) {
+            self.record(&peer, status);
+        }
+        let groups = self.user.as_ref().map_or(&[][..], |user| &user.groups);
         let told = self.shared.options.name_peer_to_all
-            || self.user.groups.iter().any(|group| group == SYSTEM_MASTERS);
+            || groups.iter().any(|group| group == SYSTEM_MASTERS);
         let named = told.then_some(&*peer.id);
         if status == StatusCode::SWITCHING_PROTOCOLS {
             let client = self.client.ok_or(ProxyError::UpgradeAnswer(status))?;
@@ -90,7 +93,7 @@ impl Forward<'_> {
                 peer = &*peer.id,
                 method = %self.head.method,
                 path = self.info.path(),
-                user = self.user.name,
+                user = self.user.as_ref().map(|user| &*user.name),
                 code = status.as_u16(),
                 reason = self.reason,
                 "forwarded a request"

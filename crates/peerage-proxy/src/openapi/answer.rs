@@ -102,7 +102,12 @@ async fn version_2(
         Ok(collected) => collected,
         Err(response) => return Ok(response),
     };
-    let Some(merged) = call.shared.openapi_v2.get(&bytes, elsewhere).await else {
+    let Some(merged) = call
+        .shared
+        .openapi_v2
+        .get(&call.shared, &bytes, elsewhere)
+        .await
+    else {
         return Ok(rebuilt(head, bytes, whole.head_only));
     };
     head.headers.insert(ETAG, merged.etag.clone());

@@ -17,7 +17,8 @@ use tokio::time::Instant;
 
 use super::Elsewhere;
 use crate::peer::Peer;
-use crate::poll::{Answer, Fetch, Fetched, fetch};
+use crate::poll::{Fetch, Fetched, fetch, what};
+use crate::shared::Shared;
 
 /// Path of the document.
 pub(crate) const PATH: &str = "/openapi/v2";
@@ -49,13 +50,18 @@ struct Slot {
 
 impl Cache {
     /// The merged document; `None` if the local one cannot be read. Built once however many ask.
-    pub(crate) async fn get(&self, local: &Bytes, elsewhere: &Elsewhere) -> Option<Merged> {
+    pub(crate) async fn get(
+        &self,
+        shared: &Shared,
+        local: &Bytes,
+        elsewhere: &Elsewhere,
+    ) -> Option<Merged> {
         let mut peers = elsewhere.peers();
         peers.retain(|peer| peer.link().is_some() && !peer.health.is_open());
         let key = key(local, &peers);
         let cell = self.cell(key);
         let merged = cell
-            .get_or_init(|| build(local.clone(), peers, key))
+            .get_or_init(|| build(shared, local.clone(), peers, key))
             .await
             .clone();
         if merged.as_ref().is_none_or(|merged| !merged.complete) {
@@ -100,11 +106,12 @@ fn key(local: &Bytes, peers: &[Arc<Peer>]) -> u64 {
     hasher.finish()
 }
 
-async fn build(local: Bytes, peers: Vec<Arc<Peer>>, key: u64) -> Option<Merged> {
+async fn build(shared: &Shared, local: Bytes, peers: Vec<Arc<Peer>>, key: u64) -> Option<Merged> {
     let asked = peers.len();
+    let own_id = shared.snapshot.load().view.local_id().clone();
     let mut others = Vec::new();
     for peer in peers {
-        if let Some(document) = read(&peer).await {
+        if let Some(document) = read(shared, &own_id, &peer).await {
             others.push(document);
         }
     }
@@ -119,20 +126,16 @@ async fn build(local: Bytes, peers: Vec<Arc<Peer>>, key: u64) -> Option<Merged> 
     })
 }
 
-async fn read(peer: &Peer) -> Option<Bytes> {
+async fn read(shared: &Shared, own_id: &str, peer: &Peer) -> Option<Bytes> {
     let link = peer.link()?;
     let what = Fetch {
-        path: PATH,
         accept: Some("application/json"),
-        etag: None,
         deadline: Instant::now() + DEADLINE,
         size_limit: SIZE_LIMIT,
+        ..what(shared, own_id, PATH)
     };
     match fetch(&link.upstream, what).await {
-        Ok(Answer {
-            fetched: Fetched::Document { bytes, .. },
-            ..
-        }) => Some(bytes),
+        Ok(Fetched::Document { bytes, .. }) => Some(bytes),
         _ => None,
     }
 }

@@ -10,25 +10,17 @@ use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, CONTENT_ENCODING, ETAG, IF_NONE_MATCH};
 use http::{HeaderValue, Method, StatusCode};
 use http_body_util::BodyExt;
-use peerage_auth::identity_headers;
+use peerage_auth::identity_headers::{self, Family};
 use peerage_core::User;
 use peerage_http::{Request, Response, SendError, Upstream};
 use tokio::time::{Instant, timeout_at};
 
-use crate::headers::{GUARD, GUARD_VALUE, PEER};
+use crate::headers::{self, GUARD, GUARD_VALUE, PEER};
 
 /// What Kubernetes' servers put into Accept when they ask each other for discovery.
 pub(crate) const PEER_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 
 /// A document as it came, or the news that it is the one we have.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    /// The server ID of whoever answered, if it said so.
-    pub(crate) server: Option<HeaderValue>,
-    pub(crate) fetched: Fetched,
-}
-
-/// What came.
 #[derive(Debug)]
 pub(crate) enum Fetched {
     /// The peer answered 304.
@@ -45,6 +37,8 @@ pub(crate) enum Fetched {
 /// Why a peer's document could not be had.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchError {
+    #[error("this server itself answers at the address of the peer")]
+    Oneself,
     #[error(transparent)]
     Send(SendError),
     #[error("no whole answer within the deadline")]
@@ -67,6 +61,7 @@ impl FetchError {
     /// The metric label.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
+            FetchError::Oneself => "oneself",
             FetchError::Send(error) => error.reason(),
             FetchError::Deadline => "deadline",
             FetchError::Status(status) if status.is_redirection() => "redirect",
@@ -97,16 +92,22 @@ pub(crate) struct Fetch<'a> {
     pub(crate) etag: Option<&'a HeaderValue>,
     pub(crate) deadline: Instant,
     pub(crate) size_limit: usize,
+    /// Who asks.
+    pub(crate) own_id: &'a str,
+    /// How we say that we are a server; a front that has no front-proxy certificate asks as itself.
+    pub(crate) family: Family,
 }
 
 /// Asks the peer.
-pub(crate) async fn fetch(upstream: &Upstream, what: Fetch<'_>) -> Result<Answer, FetchError> {
+pub(crate) async fn fetch(upstream: &Upstream, what: Fetch<'_>) -> Result<Fetched, FetchError> {
     let request = request(what).map_err(FetchError::Target)?;
     let answer = async {
         let response = upstream.send(request).await.map_err(FetchError::Send)?;
-        let server = response.headers().get(PEER).cloned();
-        let fetched = read(response, what).await?;
-        Ok(Answer { server, fetched })
+        let server = response.headers().get(PEER);
+        if server.is_some_and(|server| server == what.own_id) {
+            return Err(FetchError::Oneself);
+        }
+        read(response, what).await
     };
     timeout_at(what.deadline, answer)
         .await
@@ -126,8 +127,11 @@ fn request(what: Fetch<'_>) -> Result<Request, http::Error> {
     if let Some(etag) = what.etag {
         headers.insert(IF_NONE_MATCH, etag.clone());
     }
-    // The name, the UID and the group are plain text, which headers can carry.
-    let _ = identity_headers::set(headers, &peer_user());
+    headers::leave_trace(headers, what.own_id);
+    if what.family == Family::FrontProxy {
+        // The name, the UID and the group are plain text, which headers can carry.
+        let _ = identity_headers::set(headers, &peer_user());
+    }
     Ok(request)
 }
 

@@ -17,8 +17,9 @@ use peerage_core::discovery::{
 };
 use tokio::time::Instant;
 
-use super::fetch::{Answer, Fetch, FetchError, Fetched, fetch};
-use crate::peer::Link;
+use super::fetch::{Fetch, FetchError, Fetched, fetch};
+use super::what;
+use crate::peer::{Heard, Link};
 use crate::shared::Shared;
 
 /// Group-versions asked about per change: more than two releases lie apart.
@@ -28,18 +29,25 @@ const MAX_ASKED: usize = 64;
 pub(super) async fn keep_own(
     shared: &Shared,
     link: &Link,
+    own_id: &str,
+    old: Option<&Heard>,
     groups: &ApiGroupDiscoveryList,
 ) -> (ApiGroupDiscoveryList, usize) {
     let mut kept = groups.clone();
-    let Some(local) = shared.snapshot.load().view.local_documents().cloned() else {
+    // A front serves nothing itself; what was found out before need not be asked again.
+    let known = match (&shared.front, old) {
+        (Some(_), Some(old)) => Some(old.served.clone()),
+        _ => shared.snapshot.load().view.local_documents().cloned(),
+    };
+    let Some(known) = known else {
         return (kept, 0);
     };
     // One deadline for all: what has not been asked about by then is believed.
     let deadline = Instant::now() + shared.options.poll.deadline;
     let mut dropped = 0;
-    for (at, version) in beyond(groups, &local.apis()) {
+    for (at, version) in beyond(groups, &known.apis()) {
         let path = format!("/apis/{}/{version}", groups.items[at].name());
-        if let Some(served) = served(shared, link, &path, deadline).await {
+        if let Some(served) = served(shared, link, own_id, &path, deadline).await {
             dropped += retain(Arc::make_mut(&mut kept.items[at]), &version, &served);
         }
     }
@@ -76,21 +84,17 @@ fn has_more(theirs: &ApiVersionDiscovery, ours: Option<&ApiVersionDiscovery>) ->
 async fn served(
     shared: &Shared,
     link: &Link,
+    own_id: &str,
     path: &str,
     deadline: Instant,
 ) -> Option<HashSet<String>> {
     let what = Fetch {
-        path,
         accept: Some("application/json"),
-        etag: None,
         deadline,
-        size_limit: shared.options.poll.size_limit,
+        ..what(shared, own_id, path)
     };
     match fetch(&link.upstream, what).await {
-        Ok(Answer {
-            fetched: Fetched::Document { bytes, .. },
-            ..
-        }) => {
+        Ok(Fetched::Document { bytes, .. }) => {
             let list = read_api_resources(&bytes).ok()?;
             Some(list.resources.into_iter().map(|r| r.name).collect())
         }

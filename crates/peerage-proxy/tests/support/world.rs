@@ -202,6 +202,7 @@ pub fn local_apis(core: &Value, apis: &Value) -> Arc<LocalApis> {
         id: "apiserver-local".into(),
         documents: Some(Arc::new(Documents::new(apis, core))),
         server_address: "127.0.0.1:6443".into(),
+        is_front: false,
     })
 }
 
@@ -365,6 +366,7 @@ pub fn live(id: &str, address: SocketAddr) -> PeerRecord {
         address: Some(address.to_string().parse().unwrap()),
         identity_lease: Some(lease(id)),
         endpoint_live: true,
+        zone: None,
     }
 }
 

@@ -1,0 +1,196 @@
+//! A proxy that serves nothing itself: which of the servers behind it each request goes to.
+//!
+//! A server's own proxy asks the healthiest peer that has what the server lacks. A front has only servers behind it, of
+//! which several may be able to answer, and chooses: the one that it stands beside, else one in its zone, else, for
+//! lists and watches, always the same one for the same client (resource versions are comparable across servers, but how
+//! far each has read is not), else the least loaded. Under [`Writes::Newest`] versions come before all of that.
+//!
+//! Leaves to `route` who is able to answer and to `health` who answers at all.
+//!
+//! Invariants: choosing allocates nothing but the list and takes no lock; what is remembered of clients has a fixed size.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::HeaderMap;
+use http::header::{AUTHORIZATION, USER_AGENT};
+use peerage_auth::identity_headers::Family;
+use peerage_core::{RequestInfo, User};
+use peerage_http::ClientTls;
+use tokio::time::Instant;
+
+use crate::health::Rank;
+use crate::peer::Peer;
+
+/// What makes a proxy a front.
+#[derive(Clone)]
+pub struct FrontOptions {
+    /// The ID of the server that the front stands beside (a sidecar); none for a balancer.
+    pub beside: Option<Arc<str>>,
+    /// Connections for requests whose credentials the servers judge: without any certificate of ours.
+    pub passing: ClientTls,
+    /// Where the front is; servers in the same zone are preferred.
+    pub zone: Option<Arc<str>>,
+    /// Which servers may write what several of them serve.
+    pub writes: Writes,
+    /// How users that were authenticated here are told to the servers.
+    pub family: Family,
+}
+
+/// Which servers may write what several of them serve.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Writes {
+    /// The newest that answers, so that no older one erases fields that only it knows. A client that wrote also
+    /// reads there for a while.
+    #[default]
+    Newest,
+    /// Whichever server the request would go to anyway.
+    Local,
+}
+
+/// How long after its last write a client reads from the newest server too.
+const READS_FOLLOW: Duration = Duration::from_secs(600);
+
+/// Clients that are remembered to have written.
+const WRITERS: usize = 8192;
+
+/// A front at work.
+pub(crate) struct Front {
+    pub(crate) options: FrontOptions,
+    hasher: RandomState,
+    started: Instant,
+    /// By hash of the client: 32 bits more of the hash, and the second of its last write.
+    writers: Box<[AtomicU64]>,
+}
+
+/// A client, as far as it can be told from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClientKey(u64);
+
+impl Front {
+    pub(crate) fn new(options: FrontOptions) -> Front {
+        Front {
+            options,
+            hasher: RandomState::new(),
+            started: Instant::now(),
+            writers: (0..WRITERS).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Whether this is the server that the front stands beside.
+    pub(crate) fn is_beside(&self, peer: &Peer) -> bool {
+        self.options.beside.as_ref() == Some(&peer.id)
+    }
+
+    /// Tells the client by its user or credentials, its address and what it calls itself.
+    pub(crate) fn client(
+        &self,
+        user: Option<&User>,
+        headers: &HeaderMap,
+        address: Option<IpAddr>,
+    ) -> ClientKey {
+        let bytes = |name| {
+            headers
+                .get(name)
+                .map(|value: &http::HeaderValue| value.as_bytes())
+        };
+        let who = (
+            user.map(|user| (&user.name, &user.uid)),
+            bytes(AUTHORIZATION),
+            bytes(USER_AGENT),
+            address,
+        );
+        ClientKey(self.hasher.hash_one(who))
+    }
+
+    /// Puts these peers into the order in which they are tried for this request.
+    pub(crate) fn order(
+        &self,
+        info: &RequestInfo<'_>,
+        client: ClientKey,
+        mut peers: Vec<(Rank, Arc<Peer>)>,
+    ) -> Vec<(Rank, Arc<Peer>)> {
+        if self.wants_newest(info, client, &peers) {
+            let newest = peers.iter().filter_map(|(_, peer)| peer.version()).max();
+            // An older server is no second choice: it would erase what the newest stored.
+            peers.retain(|(_, peer)| peer.version() == newest);
+        }
+        let sticks = matches!(info.verb(), "list" | "watch");
+        peers.sort_by_cached_key(|(rank, peer)| {
+            let elsewhere = self.options.zone.is_some() && peer.zone() != self.options.zone;
+            let place = (!self.is_beside(peer), elsewhere);
+            // The highest random weight: the same server for as long as it is there, whoever else comes and goes.
+            let weight = sticks.then(|| !self.hasher.hash_one((client.0, &peer.id)));
+            (
+                rank.tier(),
+                place,
+                weight,
+                *rank,
+                self.hasher.hash_one((fresh(), &peer.id)),
+            )
+        });
+        peers
+    }
+
+    fn wants_newest(
+        &self,
+        info: &RequestInfo<'_>,
+        client: ClientKey,
+        peers: &[(Rank, Arc<Peer>)],
+    ) -> bool {
+        if self.options.writes == Writes::Local || !info.is_resource_request() {
+            return false;
+        }
+        let mut versions = peers.iter().map(|(_, peer)| peer.version());
+        let first = versions.next();
+        if versions.all(|version| Some(version) == first) {
+            return false;
+        }
+        if is_write(info.verb()) {
+            self.note_writer(client);
+            return true;
+        }
+        self.wrote_lately(client)
+    }
+
+    fn note_writer(&self, client: ClientKey) {
+        let (slot, tag) = self.slot(client);
+        slot.store(tag | self.second(), Ordering::Relaxed);
+    }
+
+    fn wrote_lately(&self, client: ClientKey) -> bool {
+        let (slot, tag) = self.slot(client);
+        let noted = slot.load(Ordering::Relaxed);
+        let age = self.second().saturating_sub(noted & SECONDS);
+        noted & !SECONDS == tag && noted & SECONDS != 0 && age < READS_FOLLOW.as_secs()
+    }
+
+    fn slot(&self, client: ClientKey) -> (&AtomicU64, u64) {
+        let at = usize::try_from(client.0 % WRITERS as u64).unwrap_or_default();
+        (&self.writers[at], client.0 & !SECONDS)
+    }
+
+    /// Never 0, which means "nobody".
+    fn second(&self) -> u64 {
+        (self.started.elapsed().as_secs() + 1) & SECONDS
+    }
+}
+
+/// The part of a writer's slot that counts seconds.
+const SECONDS: u64 = u32::MAX as u64;
+
+/// Differs from call to call.
+fn fresh() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+fn is_write(verb: &str) -> bool {
+    matches!(
+        verb,
+        "create" | "update" | "patch" | "delete" | "deletecollection"
+    )
+}
