@@ -2,7 +2,6 @@
 //! audit, impersonation, limits, authorization (discovery included), a deadline; then the proxy, and behind it
 //! the local handlers.
 
-mod closing;
 mod impersonation;
 mod inflight;
 #[cfg(test)]
@@ -63,7 +62,7 @@ impl Chain {
         let info = match RequestInfo::parse(request.method().as_str(), &target) {
             Ok(info) => Arc::new(info.into_owned()),
             Err(error) => {
-                let mut response = respond::plain(&error.plain());
+                let mut response = peerage_http::plain(&error.plain());
                 // It is said before anything is known of caching.
                 response.headers_mut().remove(http::header::CACHE_CONTROL);
                 return response;
@@ -161,7 +160,7 @@ impl Chain {
             let watch = info.verb() == "watch";
             let response = answer.await;
             match drain.filter(|_| watch) {
-                Some(drain) => response.map(|r| closing::end_with(r, drain.closing)),
+                Some(drain) => response.map(|r| peerage_http::closing::end_with(r, drain.closing)),
                 None => response,
             }
         } else {

@@ -109,7 +109,7 @@ impl Health {
                         "internal server error: reason withheld\n",
                     )
                 }
-                None => crate::respond::plain(&PlainError::page_not_found()),
+                None => peerage_http::plain(&PlainError::page_not_found()),
             };
         }
         let excluded: Vec<&str> = query.all("exclude").collect();

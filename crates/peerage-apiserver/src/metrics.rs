@@ -5,7 +5,6 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use peerage_core::RequestInfo;
 use peerage_http::metrics::Registry;
-use peerage_http::reload::Reloaded;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -126,40 +125,6 @@ fn dry_run(info: &RequestInfo<'_>) -> &'static str {
     match info.query().first("dryRun") {
         Some("All") => "All",
         _ => "",
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reload {
-    what: String,
-    result: &'static str,
-}
-
-/// Counts of what became of changed certificate, CA and token files.
-#[derive(Debug, Clone)]
-pub(crate) struct ReloadMetrics(Family<Reload, Counter>);
-
-impl ReloadMetrics {
-    /// Registers the counts.
-    pub(crate) fn new(registry: &Registry) -> Self {
-        let metrics = Self(Family::default());
-        registry.register(
-            "peerage_reloads_total",
-            "Looks at certificate, CA and token files that found them changed (success) or of no use (failure)",
-            metrics.0.clone(),
-        );
-        metrics
-    }
-
-    /// Counts one look that found something.
-    pub(crate) fn record(&self, what: &str, outcome: &Reloaded) {
-        let result = match outcome {
-            Reloaded::Unchanged => return,
-            Reloaded::Changed => "success",
-            Reloaded::Failed(_) => "failure",
-        };
-        let what = what.to_owned();
-        self.0.get_or_create(&Reload { what, result }).inc();
     }
 }
 

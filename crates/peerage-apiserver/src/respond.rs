@@ -103,7 +103,7 @@ impl Respond {
     /// A failure.
     pub(crate) fn error(&self, error: &ApiError) -> Response {
         match error {
-            ApiError::Plain(plain_error) => plain(plain_error),
+            ApiError::Plain(plain_error) => peerage_http::plain(plain_error),
             ApiError::Status(status) => {
                 let mut response = self.document(code(status), status);
                 retry_after(&mut response, status);
@@ -218,31 +218,6 @@ pub(crate) fn failure(status: &Status) -> Response {
     let body = json::to_vec_pretty(status).unwrap_or_default();
     let mut response = respond(code(status), "application/json", body.into());
     retry_after(&mut response, status);
-    response
-}
-
-/// One of the plain texts.
-pub(crate) fn plain(plain: &PlainError) -> Response {
-    let mut response = Response::new(peerage_http::full(Bytes::from(
-        plain.body.clone().into_owned(),
-    )));
-    *response.status_mut() =
-        StatusCode::from_u16(plain.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let headers = response.headers_mut();
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static(PlainError::CONTENT_TYPE),
-    );
-    if plain.nosniff {
-        headers.insert(
-            "x-content-type-options",
-            HeaderValue::from_static("nosniff"),
-        );
-    }
-    if let Some(seconds) = plain.retry_after {
-        headers.insert(RETRY_AFTER, seconds.into());
-    }
-    no_cache(headers);
     response
 }
 

@@ -220,6 +220,30 @@ impl Authenticator {
         Ok(found)
     }
 
+    /// For whoever leaves all credentials but certificates to the next server: the sender, if a certificate tells it,
+    /// and then neither credentials nor identity headers are left in the request. Of any other request only the
+    /// identity headers are removed.
+    ///
+    /// # Errors
+    /// [`AuthError::Certificate`] when nobody vouches for the certificate and there is no token that the next server
+    /// might accept.
+    pub fn authenticate_certificate(
+        &self,
+        request: &mut Parts,
+        connection: &ConnInfo,
+    ) -> Result<Option<Authenticated>, AuthError> {
+        let found = match self.by_certificate(request, connection) {
+            Err(error) if !tokens::has_bearer(&request.headers) => return Err(error),
+            Err(_) => None,
+            Ok(found) => found,
+        };
+        match found {
+            Some(_) => self.strip(request),
+            None => self.strip_identity(request),
+        }
+        Ok(found)
+    }
+
     /// Whom the client certificate stands for, if there is one: the user that a front proxy names, or its own.
     /// Leaves the request as it is.
     ///
@@ -345,6 +369,10 @@ impl Authenticator {
     fn strip(&self, request: &mut Parts) {
         request.headers.remove(AUTHORIZATION);
         tokens::strip_websocket_bearer(&mut request.headers);
+        self.strip_identity(request);
+    }
+
+    fn strip_identity(&self, request: &mut Parts) {
         identity_headers::strip(&mut request.headers);
         if let Some(proxy) = &self.front_proxy {
             proxy.names.strip(&mut request.headers);

@@ -189,6 +189,11 @@ pub(crate) fn strip_websocket_bearer(headers: &mut HeaderMap) {
     }
 }
 
+/// Whether there is a bearer token, in either place.
+pub(crate) fn has_bearer(headers: &HeaderMap) -> bool {
+    bearer(headers).is_some() || websocket_bearer(headers).is_some()
+}
+
 fn subprotocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     headers
         .get_all(SEC_WEBSOCKET_PROTOCOL)

@@ -12,12 +12,15 @@
 //! | [`upstream`] | one remote server: its connections, errors and upgrades |
 //! | [`tunnel`](mod@tunnel) | two upgraded connections joined |
 //! | [`hop`] | headers that end at each hop (RFC 9110 section 7.6.1) |
+//! | [`closing`] | watches that end between two events |
 //! | [`metrics`] | counters and their text form |
 
 pub mod body;
+pub mod closing;
 pub mod hop;
 mod io;
 pub mod metrics;
+mod plain;
 pub mod reload;
 pub mod server;
 #[cfg(feature = "testing")]
@@ -28,6 +31,7 @@ pub mod upstream;
 
 pub use body::{BoxError, channel, empty, full};
 pub use hop::{is_upgrade, strip_hop_by_hop};
+pub use plain::plain;
 pub use server::{ConnInfo, Drain, Server, ServerOptions, TlsPeer};
 pub use tls::{ClientTls, Pem, ServerTls, TlsError};
 pub use tunnel::tunnel;

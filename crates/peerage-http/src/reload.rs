@@ -12,9 +12,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use tokio_util::sync::CancellationToken;
 
 use crate::BoxError;
+use crate::metrics::Registry;
 
 /// What a look at the files led to.
 #[derive(Debug)]
@@ -147,6 +151,41 @@ impl<T: Send + Sync + 'static> Reload for Reloading<T> {
 
     fn reload(&self) -> Reloaded {
         Reloading::reload(self)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Look {
+    what: String,
+    result: &'static str,
+}
+
+/// Counts of what became of changed certificate, CA and token files.
+#[derive(Debug, Clone)]
+pub struct ReloadMetrics(Family<Look, Counter>);
+
+impl ReloadMetrics {
+    /// Registers the counts.
+    #[must_use]
+    pub fn new(registry: &Registry) -> Self {
+        let metrics = Self(Family::default());
+        registry.register(
+            "peerage_reloads_total",
+            "Looks at certificate, CA and token files that found them changed (success) or of no use (failure)",
+            metrics.0.clone(),
+        );
+        metrics
+    }
+
+    /// Counts one look that found something.
+    pub fn record(&self, what: &str, outcome: &Reloaded) {
+        let result = match outcome {
+            Reloaded::Unchanged => return,
+            Reloaded::Changed => "success",
+            Reloaded::Failed(_) => "failure",
+        };
+        let what = what.to_owned();
+        self.0.get_or_create(&Look { what, result }).inc();
     }
 }
 

@@ -16,7 +16,7 @@ use crate::service::Call;
 
 /// In which form this client reads failures, and where they are recorded.
 #[derive(Clone)]
-pub(crate) struct Form {
+pub struct Form {
     encoding: Encoding,
     head_only: bool,
     audit: Audit,
@@ -24,7 +24,8 @@ pub(crate) struct Form {
 
 impl Form {
     /// Reads it off the request.
-    pub(crate) fn of(request: &Request, info: &RequestInfo<'_>) -> Form {
+    #[must_use]
+    pub fn of(request: &Request, info: &RequestInfo<'_>) -> Form {
         let headers = request.headers();
         let mut encoding = media::negotiate_status(text(headers, ACCEPT));
         encoding.pretty |= media::is_pretty(&info.query(), text(headers, USER_AGENT));
@@ -53,7 +54,8 @@ impl Form {
     }
 
     /// Writes a Status.
-    pub(crate) fn say(&self, status: &Status, rendering: &Rendering) -> Response {
+    #[must_use]
+    pub fn say(&self, status: &Status, rendering: &Rendering) -> Response {
         let (media, bytes) = self.encode(status, rendering);
         let length = HeaderValue::from(bytes.len());
         let body = if self.head_only {

@@ -21,7 +21,7 @@ use peerage_core::discovery::DiscoveryVersion;
 use peerage_core::media::{
     self, DiscoveryAccept, DiscoveryDocument, DiscoveryPath, Media, negotiate_discovery,
 };
-use peerage_core::{Lookup, Rendered, Status, ViewScope, etag};
+use peerage_core::{Lookup, PeerView, Rendered, Status, ViewScope, etag};
 use peerage_http::{Request, Response, body};
 
 use crate::answer::{Form, text};
@@ -128,6 +128,9 @@ fn find<'v>(
     if view.local_documents().is_none() {
         return Found::NotNow("this server does not know yet what it serves");
     }
+    if view.is_front() && !front_knows(view, scope) {
+        return Found::NotNow("no server behind this gateway has said yet what it serves");
+    }
     let version = match document {
         DiscoveryDocument::AggregatedV2 => Some(DiscoveryVersion::V2),
         DiscoveryDocument::AggregatedV2Beta1 => Some(DiscoveryVersion::V2Beta1),
@@ -154,6 +157,17 @@ fn find<'v>(
             Found::NotNow("not every server has said yet what it serves")
         }
         Lookup::Unknown => Found::Nowhere,
+    }
+}
+
+/// Whether a front has heard enough for a document that says something: an empty one would tell clients that there is
+/// nothing.
+fn front_knows(view: &PeerView, scope: ViewScope) -> bool {
+    let beside = || view.local_documents().is_some_and(|own| !own.is_empty());
+    let any = || view.peers().any(|(peer, _)| peer.documents.is_some());
+    match scope {
+        ViewScope::Local => beside(),
+        ViewScope::Merged => view.synced() && any(),
     }
 }
 

@@ -164,7 +164,7 @@ pub(crate) fn incoming(headers: &mut HeaderMap, named_peer: Option<&str>) {
 }
 
 /// Tells a peer which server answers, so that one that asks itself (by an address that is out of date) notices.
-pub(crate) fn name_server(headers: &mut HeaderMap, id: &str) {
+pub fn name_server(headers: &mut HeaderMap, id: &str) {
     set_text(headers, PEER, Some(id));
 }
 

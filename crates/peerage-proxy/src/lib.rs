@@ -80,6 +80,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub use answer::Form;
 pub use clock::Clock;
 pub use debug::DebugPeers;
 pub use front::{FrontOptions, Writes};

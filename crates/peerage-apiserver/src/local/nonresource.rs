@@ -14,7 +14,7 @@ use crate::api::Api;
 use crate::error::ApiError;
 use crate::health::Page;
 use crate::openapi;
-use crate::respond::{self, Respond};
+use crate::respond::Respond;
 
 /// Answers a path.
 pub(super) async fn answer(
@@ -52,7 +52,7 @@ pub(super) async fn answer(
             openapi::v3::answer(api, info, parts)
         }
         path if is_below_served_group(api, path) => respond.error(&ApiError::unknown_path()),
-        _ => respond::plain(&PlainError::page_not_found()),
+        _ => peerage_http::plain(&PlainError::page_not_found()),
     }
 }
 

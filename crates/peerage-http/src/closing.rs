@@ -8,11 +8,13 @@ use bytes::Bytes;
 use http::StatusCode;
 use http_body::Frame;
 use http_body_util::BodyExt as _;
-use peerage_http::{Body, BoxError, Response};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use crate::{Body, BoxError, Response};
+
 /// The answer, ending after the event that is under way when `closing` is cancelled.
-pub(super) fn end_with(response: Response, closing: CancellationToken) -> Response {
+#[must_use]
+pub fn end_with(response: Response, closing: CancellationToken) -> Response {
     if response.status() != StatusCode::OK {
         return response;
     }
@@ -61,6 +63,7 @@ impl http_body::Body for Closing {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use futures::{StreamExt as _, stream};
 

@@ -1,0 +1,163 @@
+//! What every request goes through before the proxy: what it asks for, whether it has been here before, whom its
+//! certificate stands for, audit.
+//!
+//! Who presents a certificate of the client CA is known here and told to the servers in identity headers. Whoever does
+//! not is nobody's business but theirs: the request travels with the credentials that it has, over connections that
+//! carry none of ours. What anyone may do is the servers' decision in both cases.
+//!
+//! Invariants: no identity header that a client sent survives, whatever way its request takes; a request that was here
+//! before is not sent on again.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use http::StatusCode;
+use peerage_auth::audit::{self, AuditLog};
+use peerage_auth::{Authenticator, PassedCredentials, VerifiedPeer};
+use peerage_core::{RequestInfo, Status, User};
+use peerage_http::{ConnInfo, Drain, HttpService, Request, Response, closing};
+use peerage_proxy::{Form, Rendering, headers};
+use prometheus_client::metrics::counter::Counter;
+use tower::Service;
+
+use crate::admin::{self, STOPPING};
+
+/// What a client that ran into a loop is told to wait: somebody has to mend it.
+const LOOP_RETRY: u32 = 5;
+
+/// What the chain needs; shared by all connections.
+pub(crate) struct Shared {
+    pub(crate) id: Arc<str>,
+    pub(crate) authenticator: Arc<Authenticator>,
+    pub(crate) audit: AuditLog,
+    pub(crate) rendering: Rendering,
+    pub(crate) draining: AtomicBool,
+    pub(crate) loops: Counter,
+}
+
+/// The outermost service.
+#[derive(Clone)]
+pub(crate) struct Chain {
+    shared: Arc<Shared>,
+    /// The proxy.
+    inner: HttpService,
+}
+
+impl Chain {
+    pub(crate) fn new(shared: Arc<Shared>, inner: HttpService) -> Chain {
+        Chain { shared, inner }
+    }
+
+    async fn answer(self, mut request: Request) -> Response {
+        let target = request.uri().path_and_query().map_or("/", |t| t.as_str());
+        let info = match RequestInfo::parse(request.method().as_str(), target) {
+            Ok(info) => Arc::new(info.into_owned()),
+            Err(error) => {
+                return peerage_http::plain(&error.plain());
+            }
+        };
+        request.extensions_mut().insert(info.clone());
+        if headers::has_trace(request.headers(), &self.shared.id) {
+            return self.refuse_loop(&request, &info);
+        }
+        if info.path() == "/readyz" && self.shared.draining.load(Ordering::Relaxed) {
+            return admin::text(StatusCode::INTERNAL_SERVER_ERROR, STOPPING);
+        }
+        self.identified(request, &info).await
+    }
+
+    /// The request left this gateway and came back to it: an address leads to where it should not.
+    fn refuse_loop(&self, request: &Request, info: &RequestInfo<'_>) -> Response {
+        self.shared.loops.inc();
+        let message = "this request has passed through this gateway before: an upstream or peer address leads back to it";
+        let status = Status::service_unavailable(message).with_retry_after(LOOP_RETRY);
+        let mut response = Form::of(request, info).say(&status, &self.shared.rendering);
+        headers::name_server(response.headers_mut(), &self.shared.id);
+        response
+    }
+
+    /// From authentication on.
+    async fn identified(mut self, request: Request, info: &Arc<RequestInfo<'static>>) -> Response {
+        let form = Form::of(&request, info);
+        let (mut parts, body) = request.into_parts();
+        let Some(conn) = parts.extensions.get::<ConnInfo>().cloned() else {
+            let status = Status::internal("the connection is unknown");
+            return form.say(&status, &self.shared.rendering);
+        };
+        let id = audit::audit_id(&parts.headers);
+        let log = self.shared.audit.clone();
+        log.ready().await;
+        let known = self
+            .shared
+            .authenticator
+            .authenticate_certificate(&mut parts, &conn);
+        let user = match &known {
+            Ok(Some(known)) => known.user.clone(),
+            // Whose credentials they are is found out by the server that gets them.
+            Ok(None) | Err(_) => Arc::new(User::default()),
+        };
+        let record = log.begin(&id, &user, info, &parts.headers, &conn);
+        match known {
+            Ok(Some(known)) => {
+                if known.verified_peer {
+                    parts.extensions.insert(VerifiedPeer);
+                }
+                parts.extensions.insert(known.user);
+            }
+            Ok(None) => {
+                parts.extensions.insert(PassedCredentials);
+            }
+            Err(error) => {
+                tracing::debug!(%error, remote = %conn.remote, "not authenticated");
+                let status = Status::unauthorized();
+                record.fail(&status);
+                let response = form.say(&status, &self.shared.rendering);
+                return numbered(&id, record.respond(response, false));
+            }
+        }
+        parts.extensions.insert(record.clone());
+        let long_running = info.verb() == "watch" || peerage_http::is_upgrade(&parts.headers);
+        let drain = parts.extensions.get::<Drain>().cloned();
+        let watch = info.verb() == "watch";
+        let request = Request::from_parts(parts, body);
+        let answer = async move {
+            let response = match self.inner.call(request).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            };
+            match drain.filter(|_| watch) {
+                Some(drain) => closing::end_with(response, drain.closing),
+                None => response,
+            }
+        };
+        let response = audit::observe(&record, long_running, Box::pin(answer)).await;
+        numbered(&id, response)
+    }
+}
+
+impl Service<Request> for Chain {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let chain = self.clone();
+        Box::pin(async move { Ok(chain.answer(request).await) })
+    }
+}
+
+/// The answer with the request's number, once.
+fn numbered(id: &str, mut response: Response) -> Response {
+    response
+        .headers_mut()
+        .insert(audit::AUDIT_ID, audit::told_id(id));
+    response
+}

@@ -1,0 +1,22 @@
+//! The Mixed Version Proxy in front of kube-apiservers that already exist, of any version, with nothing changed on them.
+//!
+//! Beside one server ([`GatewayOptions::beside`]) it is a sidecar: that server is asked first, the others where it cannot
+//! answer. Without one it is a balancer that knows versions. Either way the work is the proxy's (`peerage-proxy`, as a
+//! front); here is what lies around it:
+//!
+//! | module | holds |
+//! |---|---|
+//! | `chain` | who is asking, as far as certificates tell; audit; what never gets through |
+//! | [`options`] | everything that may be decided about a gateway |
+//! | `server` | start, readiness, drain |
+//! | `admin` | health, metrics and state of the gateway itself, on an address of its own |
+//!
+//! Left to the servers behind: who a bearer token belongs to, and what anyone may do.
+
+mod admin;
+mod chain;
+pub mod options;
+mod server;
+
+pub use options::GatewayOptions;
+pub use server::{GatewayError, Running, run, start};

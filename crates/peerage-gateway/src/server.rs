@@ -1,0 +1,314 @@
+//! One gateway from start to stop.
+//!
+//! It listens at once and answers 503 until it knows what the servers behind serve; its own `/readyz` says when that is.
+//! A stop goes in kube-apiserver's order: `/readyz` is red first, so that balancers look elsewhere while requests are
+//! still taken; then watches end between two events, open requests are waited for, and the rest is cut off.
+//!
+//! Invariants: a stop ends in bounded time; an address that cannot be had is an error before anything is served.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use peerage_auth::audit::AuditLog;
+use peerage_auth::{AuthSetupError, Authenticator};
+use peerage_core::PeerView;
+use peerage_http::metrics::Registry;
+use peerage_http::reload::ReloadMetrics;
+use peerage_http::server::{Drained, ServerMetrics};
+use peerage_http::{HttpService, Server, ServerOptions, ServerTls};
+use peerage_proxy::{Exclusions, FrontOptions, LocalApis, PeerProxy, ProxyOptions};
+use prometheus_client::metrics::counter::Counter;
+use rand::RngExt;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tower::Layer as _;
+use tracing::{info, warn};
+
+use crate::GatewayOptions;
+use crate::admin::Admin;
+use crate::chain::{Chain, Shared};
+
+/// How often certificate files are looked at.
+const RELOAD: Duration = Duration::from_secs(1);
+/// How long a stop waits for the audit log.
+const LEAVE_WAIT: Duration = Duration::from_secs(5);
+
+/// The gateway could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    /// An address.
+    #[error("cannot listen on {address} ({flag}); is another server running there?")]
+    Listen {
+        /// Which one.
+        flag: &'static str,
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A client CA.
+    #[error("cannot set up authentication")]
+    Authentication(#[from] AuthSetupError),
+}
+
+/// A gateway that runs.
+pub struct Running {
+    address: SocketAddr,
+    admin: Option<SocketAddr>,
+    proxy: PeerProxy,
+    stop: CancellationToken,
+    done: JoinHandle<()>,
+}
+
+impl Running {
+    /// Where clients connect.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where its own health and metrics are.
+    #[must_use]
+    pub fn admin(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
+    /// What it knows of the servers behind.
+    #[must_use]
+    pub fn view(&self) -> Arc<PeerView> {
+        self.proxy.view()
+    }
+
+    /// Reads all servers anew.
+    pub fn refresh(&self) {
+        self.proxy.refresh();
+    }
+
+    /// Stops in good order and returns when everything has ended.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.wait().await;
+    }
+
+    /// Returns when the gateway has ended.
+    pub async fn wait(self) {
+        if let Err(error) = self.done.await {
+            warn!(%error, "the gateway ended badly");
+        }
+    }
+}
+
+/// Runs a gateway until `stop`.
+///
+/// # Errors
+/// [`GatewayError`], before anything is served.
+pub async fn run(options: GatewayOptions, stop: CancellationToken) -> Result<(), GatewayError> {
+    start(options, stop).await?.wait().await;
+    Ok(())
+}
+
+/// Starts a gateway; it listens when this returns. It stops with `stop`.
+///
+/// # Errors
+/// [`GatewayError`], before anything is served.
+pub async fn start(
+    options: GatewayOptions,
+    stop: CancellationToken,
+) -> Result<Running, GatewayError> {
+    let listener = listen("--bind-address, --secure-port", options.bind).await?;
+    let admin = match options.admin {
+        Some(address) => Some(listen("--admin-bind-address", address).await?),
+        None => None,
+    };
+    let authenticator = Arc::new(Authenticator::load(options.authentication.clone())?);
+    let address = listener.local_addr().unwrap_or(options.bind);
+    let admin_address = admin.as_ref().and_then(|it| it.local_addr().ok());
+
+    let life = CancellationToken::new();
+    let metrics = Registry::default();
+    let id = own_id(address);
+    let proxy = start_proxy(&options, &id, address);
+    proxy.register_metrics(&metrics);
+    metrics.register_process();
+    options.audit_metrics.register(&metrics);
+    follow_files(&options, &authenticator, &metrics, life.clone());
+    let shared = Arc::new(Shared {
+        id,
+        authenticator,
+        audit: options.audit.clone(),
+        rendering: options.rendering.clone(),
+        draining: AtomicBool::new(false),
+        loops: loops(&metrics),
+    });
+    let inner = HttpService::new(proxy.layer().layer(proxy.behind()));
+    let chain = Chain::new(shared.clone(), inner);
+    let serving = life.child_token();
+    let server_metrics = ServerMetrics::default();
+    server_metrics.register(&metrics);
+    let server_options = ServerOptions {
+        drain_timeout: options.drain,
+        metrics: server_metrics,
+        ..ServerOptions::default()
+    };
+    let server = tokio::spawn(Server::serve(
+        listener,
+        options.tls.clone(),
+        chain,
+        server_options,
+        serving.clone(),
+    ));
+    if let Some(listener) = admin {
+        let admin = Admin {
+            shared: shared.clone(),
+            proxy: proxy.clone(),
+            metrics,
+        };
+        let quick = ServerOptions {
+            drain_timeout: Duration::from_secs(1),
+            ..ServerOptions::default()
+        };
+        tokio::spawn(Server::serve(
+            listener,
+            ServerTls::plain(),
+            admin,
+            quick,
+            life.clone(),
+        ));
+    }
+    tokio::spawn(say_when_ready(proxy.clone(), address));
+    let lives = Lives {
+        shared,
+        audit: options.audit,
+        delay: options.shutdown_delay,
+        serving,
+        server,
+        _end: life.drop_guard(),
+    };
+    let done = tokio::spawn(lives.until(stop.clone()));
+    Ok(Running {
+        address,
+        admin: admin_address,
+        proxy,
+        stop,
+        done,
+    })
+}
+
+/// Tells this process from every other one, so that a request that comes back is recognised.
+fn own_id(address: SocketAddr) -> Arc<str> {
+    format!(
+        "gateway-{}-{:08x}",
+        address.port(),
+        rand::rng().random::<u32>()
+    )
+    .into()
+}
+
+fn start_proxy(options: &GatewayOptions, id: &Arc<str>, address: SocketAddr) -> PeerProxy {
+    let local = LocalApis {
+        id: id.clone(),
+        documents: None,
+        server_address: address.to_string().into(),
+        is_front: true,
+    };
+    let proxy = ProxyOptions {
+        tls: Some(options.vouching.clone()),
+        hold: options.hold,
+        name_peer_to_all: options.name_server_to_all,
+        rendering: options.rendering.clone(),
+        // Every request is sent on: the audit log says where to, when that is wanted.
+        log_requests: false,
+        front: Some(FrontOptions {
+            beside: options.beside.clone(),
+            passing: options.passing.clone(),
+            zone: options.zone.clone(),
+            writes: options.writes,
+            family: options.family,
+        }),
+        ..ProxyOptions::default()
+    };
+    let (_, local) = watch::channel(Arc::new(local));
+    let (_, exclusions) = watch::channel(Arc::new(Exclusions::default()));
+    PeerProxy::start(proxy, options.records.clone(), local, exclusions)
+}
+
+/// Follows certificate and CA files.
+fn follow_files(
+    options: &GatewayOptions,
+    authenticator: &Authenticator,
+    metrics: &Registry,
+    stop: CancellationToken,
+) {
+    let files = [
+        options.tls.reloads(),
+        authenticator.reloads(),
+        options.vouching.reloads(),
+        options.passing.reloads(),
+    ];
+    let counts = ReloadMetrics::new(metrics);
+    let report = move |what: &str, outcome: &_| counts.record(what, outcome);
+    tokio::spawn(peerage_http::reload::watch(
+        files.concat(),
+        RELOAD,
+        stop,
+        report,
+    ));
+}
+
+fn loops(metrics: &Registry) -> Counter {
+    let loops = Counter::default();
+    metrics.register(
+        "peerage_gateway_loops_total",
+        "Requests that had passed through this gateway before",
+        loops.clone(),
+    );
+    loops
+}
+
+async fn say_when_ready(proxy: PeerProxy, address: SocketAddr) {
+    let mut views = proxy.views();
+    while !proxy.view().synced() {
+        if views.changed().await.is_err() {
+            return;
+        }
+    }
+    info!(%address, "ready");
+}
+
+/// What ends in order.
+struct Lives {
+    shared: Arc<Shared>,
+    audit: AuditLog,
+    delay: Duration,
+    serving: CancellationToken,
+    server: JoinHandle<Drained>,
+    _end: DropGuard,
+}
+
+impl Lives {
+    async fn until(self, stop: CancellationToken) {
+        stop.cancelled().await;
+        info!("stopping: no longer ready");
+        self.shared.draining.store(true, Ordering::Relaxed);
+        tokio::time::sleep(self.delay).await;
+        info!("stopping: watches end, open requests are waited for");
+        self.serving.cancel();
+        let _ = self.server.await;
+        let _ = tokio::time::timeout(LEAVE_WAIT, self.audit.flush()).await;
+        info!("stopped");
+    }
+}
+
+async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, GatewayError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| GatewayError::Listen {
+            flag,
+            address,
+            source,
+        })
+}
