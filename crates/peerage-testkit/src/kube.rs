@@ -40,8 +40,8 @@ pub mod plane;
 pub mod ports;
 pub mod program;
 
-pub use apiserver::{ApiserverSpec, KubeApiserver};
+pub use apiserver::{Apiserver, ApiserverSpec, KubeApiserver};
 pub use controllers::ControllerManager;
 pub use etcd::{Etcd, EtcdSpec};
 pub use ours::{PeerageApiserver, PeerageStore};
-pub use plane::{Backend, ControlPlane, Lent, Shared};
+pub use plane::{Backend, ControlPlane, Lent, Logs, Shared};

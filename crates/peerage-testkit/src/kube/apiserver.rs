@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::ports;
 use super::program::Program;
+use crate::cluster::until;
 use crate::daemon::{Daemon, DaemonSpec, Ready};
 use crate::multiplex::Multiplexed;
 use crate::pki::Pki;
@@ -33,8 +34,12 @@ pub struct ApiserverSpec {
     flags: Vec<String>,
 }
 
-/// A real kube-apiserver. [`Daemon`]'s methods kill, pause, resume, stop and restart it.
-pub struct KubeApiserver {
+/// What a test makes real kube-apiservers of.
+pub struct KubeApiserver;
+
+/// An API server that runs, real or ours, or something in front of one that speaks the same. [`Daemon`]'s methods kill,
+/// pause, resume, stop and restart it.
+pub struct Apiserver {
     daemon: Daemon,
     address: SocketAddr,
     pki: Pki,
@@ -48,6 +53,18 @@ impl KubeApiserver {
             version: version.to_owned(),
             name: format!("v{version}"),
             ..ApiserverSpec::default()
+        }
+    }
+}
+
+impl Apiserver {
+    /// Starts a daemon that serves at `address` and audits to a file; it is ready when this returns.
+    pub async fn start(spec: DaemonSpec, address: SocketAddr, pki: &Pki, audit: PathBuf) -> Self {
+        Self {
+            daemon: Daemon::start(spec).await,
+            address,
+            pki: pki.clone(),
+            audit,
         }
     }
 
@@ -75,15 +92,22 @@ impl KubeApiserver {
 
     /// The events of its audit log so far, each at its last stage, without bodies.
     pub fn audit(&self) -> Vec<Value> {
-        read_audit(&self.audit)
+        let text = std::fs::read_to_string(&self.audit).unwrap_or_default();
+        let lines = text.lines().map(serde_json::from_str);
+        lines.filter_map(Result::ok).collect()
     }
-}
 
-/// The whole lines of an audit log; none when there is no file.
-pub(crate) fn read_audit(path: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let lines = text.lines().map(serde_json::from_str);
-    lines.filter_map(Result::ok).collect()
+    /// The event of an audit id; waits for it, because logs are written behind answers.
+    pub async fn audited(&self, id: &str) -> Value {
+        let mut found = None;
+        let what = format!("{} has audited {id}", self.name());
+        until(&what, || {
+            found = self.audit().into_iter().find(|e| e["auditID"] == id);
+            std::future::ready(found.is_some())
+        })
+        .await;
+        found.unwrap()
+    }
 }
 
 impl ApiserverSpec {
@@ -136,7 +160,7 @@ impl ApiserverSpec {
     }
 
     /// Starts it on a store; it is ready when this returns.
-    pub async fn start(self, pki: &Pki, directory: &Path, store: &str) -> KubeApiserver {
+    pub async fn start(self, pki: &Pki, directory: &Path, store: &str) -> Apiserver {
         let program = Program::KubeApiserver(&self.version).executable().await;
         let address = ports::free();
         let audit = directory.join(format!("{}-{}.audit", self.name, address.port()));
@@ -148,12 +172,7 @@ impl ApiserverSpec {
             directory: directory.to_owned(),
             ready: Ready::Https(Client::new(address, pki, "admin"), "/readyz"),
         };
-        KubeApiserver {
-            daemon: Daemon::start(daemon).await,
-            address,
-            pki: pki.clone(),
-            audit,
-        }
+        Apiserver::start(daemon, address, pki, audit).await
     }
 
     fn arguments(
@@ -248,7 +267,7 @@ const REQUEST_HEADER: [&str; 5] = [
     "--requestheader-extra-headers-prefix=X-Remote-Extra-",
 ];
 
-impl Deref for KubeApiserver {
+impl Deref for Apiserver {
     type Target = Daemon;
 
     fn deref(&self) -> &Daemon {

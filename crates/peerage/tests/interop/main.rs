@@ -5,8 +5,11 @@
 //!
 //! | module | what it shows |
 //! |---|---|
+//! | `fidelity` | that a real kube-apiserver and `peerage apiserver` on one etcd take each other for peers |
 //! | `pair` | that the real servers are what the other suites take them for |
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod fidelity;
 mod pair;
+mod versions;

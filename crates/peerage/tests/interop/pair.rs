@@ -2,13 +2,15 @@
 //! are measured against.
 
 use peerage_testkit::cluster::serves_group;
-use peerage_testkit::kube::{Backend, ControlPlane, KubeApiserver, Shared};
+use peerage_testkit::kube::{Backend, ControlPlane, Shared};
 use peerage_testkit::wire::Outgoing;
+
+use crate::versions;
 
 static PAIR: Shared = Shared::new(|| {
     Box::pin(async {
-        let older = KubeApiserver::of("1.37").named("older").emulating("1.34");
-        let newer = KubeApiserver::of("1.37").named("newer");
+        let older = versions::kube_apiserver(&versions::older()).named("older");
+        let newer = versions::kube_apiserver(&versions::newer()).named("newer");
         ControlPlane::on(Backend::Etcd("3.6"))
             .server(older.own_proxy())
             .server(newer.own_proxy())

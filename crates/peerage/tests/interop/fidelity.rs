@@ -1,0 +1,396 @@
+//! A real kube-apiserver with its own proxy and `peerage apiserver` on one etcd take each other for peers: each lists
+//! what the other serves, sends on what it lacks, says so when the other is away, and reads what the other has written.
+//!
+//! Each row runs with both as the older of the two. The older one has APIs turned on that the newer has not, so that
+//! requests go both ways. The real one stores JSON, so that both read the same roles.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use peerage_testkit::cluster::{serves_group, until};
+use peerage_testkit::kube::{Apiserver, Backend, ControlPlane, Logs, Shared};
+use peerage_testkit::wire::{Client, Outgoing};
+use serde_json::{Value, json};
+
+use crate::versions;
+
+const PEERAGE: &str = env!("CARGO_BIN_EXE_peerage");
+
+/// Aggregated discovery with what peers serve.
+const MERGED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// Turns on what the newer server does not serve.
+const EVERYTHING: &str = "--runtime-config=api/all=true";
+/// What only the newer server serves.
+const NEWER_ONLY: &str = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
+/// What only the older server serves.
+const OLDER_ONLY: &str = "/apis/coordination.k8s.io/v1alpha2/namespaces/default/leasecandidates";
+
+/// A real server and ours on one etcd.
+struct Both {
+    plane: ControlPlane,
+    ours: Apiserver,
+    ours_is_older: bool,
+}
+
+impl Both {
+    /// Ours is of the older version.
+    async fn ours_older() -> Self {
+        let newer = versions::kube_apiserver(&versions::newer()).named("real");
+        let plane = ControlPlane::on(Backend::Etcd("3.6"))
+            .server(newer.own_proxy().storing_json())
+            .start()
+            .await;
+        let version = versions::number(&versions::older());
+        let executable = Path::new(PEERAGE);
+        let ours = plane.start_peerage(executable, "ours", &version, &[EVERYTHING]);
+        Self {
+            ours: ours.await,
+            plane,
+            ours_is_older: true,
+        }
+        .acquainted()
+        .await
+    }
+
+    /// The real one is of the older version.
+    async fn real_older() -> Self {
+        let older = versions::kube_apiserver(&versions::older()).named("real");
+        let plane = ControlPlane::on(Backend::Etcd("3.6"))
+            .server(older.own_proxy().storing_json().flags(&[EVERYTHING]))
+            .start()
+            .await;
+        let version = versions::number(&versions::newer());
+        let ours = plane.start_peerage(Path::new(PEERAGE), "ours", &version, &[]);
+        Self {
+            ours: ours.await,
+            plane,
+            ours_is_older: false,
+        }
+        .acquainted()
+        .await
+    }
+
+    async fn acquainted(self) -> Self {
+        for server in [self.real(), &self.ours] {
+            self.sees_the_other(&server.client("admin")).await;
+        }
+        self
+    }
+
+    async fn sees_the_other(&self, client: &Client) {
+        serves_group(client, "storagemigration.k8s.io").await;
+        until("the older one's APIs are listed", || async {
+            resources(client)
+                .await
+                .contains_key("coordination.k8s.io/v1alpha2/leasecandidates")
+        })
+        .await;
+    }
+
+    fn real(&self) -> &Apiserver {
+        self.plane.server("real")
+    }
+
+    fn older(&self) -> &Apiserver {
+        if self.ours_is_older {
+            &self.ours
+        } else {
+            self.real()
+        }
+    }
+
+    fn newer(&self) -> &Apiserver {
+        if self.ours_is_older {
+            self.real()
+        } else {
+            &self.ours
+        }
+    }
+
+    /// Each server with the path that only the other serves, and an object for it.
+    fn ways(&self) -> [Way<'_>; 2] {
+        let (older, newer) = (self.older(), self.newer());
+        [
+            Way {
+                through: older,
+                served_by: newer,
+                path: NEWER_ONLY,
+                object: migration,
+            },
+            Way {
+                through: newer,
+                served_by: older,
+                path: OLDER_ONLY,
+                object: candidate,
+            },
+        ]
+    }
+}
+
+impl Logs for Both {
+    fn logs(&self) -> String {
+        self.plane.logs() + &self.ours.log()
+    }
+}
+
+/// From one server to the other.
+struct Way<'a> {
+    through: &'a Apiserver,
+    served_by: &'a Apiserver,
+    path: &'static str,
+    object: fn(&str) -> Value,
+}
+
+fn migration(name: &str) -> Value {
+    json!({
+        "apiVersion": "storagemigration.k8s.io/v1", "kind": "StorageVersionMigration",
+        "metadata": {"name": name},
+        "spec": {"resource": {"group": "apps", "resource": "deployments"}},
+    })
+}
+
+fn candidate(name: &str) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1alpha2", "kind": "LeaseCandidate",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"leaseName": "lease", "binaryVersion": "1.34.0", "emulationVersion": "1.34.0", "strategy": "OldestEmulationVersion"},
+    })
+}
+
+/// Everything that a server's merged `/apis` lists, by group, version and resource.
+async fn resources(client: &Client) -> BTreeMap<String, Value> {
+    let answer = client.send(&Outgoing::get_as("/apis", MERGED)).await;
+    let document = answer.map(|answer| answer.json()).unwrap_or_default();
+    let mut all = BTreeMap::new();
+    for group in document["items"].as_array().unwrap_or(&Vec::new()) {
+        for version in group["versions"].as_array().unwrap() {
+            assert_eq!(version["freshness"], "Current", "{version}");
+            for resource in version["resources"].as_array().unwrap_or(&Vec::new()) {
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                let name = [
+                    &group["metadata"]["name"],
+                    &version["version"],
+                    &resource["resource"],
+                ];
+                all.insert(name.map(text).join("/"), resource.clone());
+            }
+        }
+    }
+    all
+}
+
+async fn both_list_the_same(both: &Both) {
+    let real = resources(&both.real().client("admin")).await;
+    let ours = resources(&both.ours.client("admin")).await;
+    for (name, resource) in &real {
+        assert_eq!(ours.get(name), Some(resource), "{name}");
+    }
+    for name in ours.keys() {
+        assert!(real.contains_key(name), "only ours lists {name}");
+    }
+}
+
+async fn an_object_lives_through_the_other(both: &Both, name: &str) {
+    for way in both.ways() {
+        let client = way.through.client("admin");
+        let create = Outgoing::new("POST", way.path).json("application/json", &(way.object)(name));
+        let created = client.send(&create).await.unwrap();
+        assert_eq!(created.status(), 201, "{}", created.in_words());
+        let revision = created.json()["metadata"]["resourceVersion"].clone();
+        let watch = format!(
+            "{}?watch=true&fieldSelector=metadata.name%3D{name}&resourceVersion={}",
+            way.path,
+            revision.as_str().unwrap()
+        );
+        let (head, mut frames) = client.open(&Outgoing::new("GET", &watch)).await.unwrap();
+        assert_eq!(head.status, 200);
+
+        let one = format!("{}/{name}", way.path);
+        let patch = json!({"metadata": {"labels": {"by": "patch"}}});
+        let patch = Outgoing::new("PATCH", &one).json("application/merge-patch+json", &patch);
+        let patched = client.send(&patch).await.unwrap();
+        assert_eq!(patched.status(), 200, "{}", patched.in_words());
+        let read = client.send(&Outgoing::new("GET", &one)).await.unwrap();
+        assert_eq!(read.json()["metadata"]["labels"]["by"], "patch");
+        let deleted = client.send(&Outgoing::new("DELETE", &one)).await.unwrap();
+        assert_eq!(deleted.status(), 200, "{}", deleted.in_words());
+        for event in ["MODIFIED", "DELETED"] {
+            let frame = frames.line().await.unwrap().unwrap();
+            let frame: Value = serde_json::from_slice(&frame).unwrap();
+            assert_eq!(frame["type"], event, "{frame}");
+        }
+    }
+}
+
+/// alice is refused where she asks; with a role that the real one stores, the other judges her as alice again.
+async fn the_other_hears_who_is_asking(both: &Both) {
+    for way in both.ways() {
+        let alice = way.through.client("alice");
+        let answer = alice.send(&Outgoing::new("GET", way.path)).await.unwrap();
+        assert_eq!(answer.status(), 403, "{}", answer.in_words());
+    }
+    let admin = both.real().client("admin");
+    for (path, object) in rights_of_alice() {
+        let create = Outgoing::new("POST", &path).json("application/json", &object);
+        let created = admin.send(&create).await.unwrap();
+        assert_eq!(created.status(), 201, "{}", created.in_words());
+    }
+    for way in both.ways() {
+        answers_to("alice", &way, 200).await;
+        for user in ["admin", "alice"] {
+            let client = way.through.client(user);
+            let answer = client.send(&Outgoing::new("GET", way.path)).await.unwrap();
+            assert_eq!(answer.status(), 200, "{}", answer.in_words());
+            let id = answer.head.header("audit-id").unwrap();
+            for server in [way.through, way.served_by] {
+                let seen = server.audited(id).await;
+                assert_eq!(seen["user"]["username"], user, "{seen}");
+                assert_eq!(seen["responseStatus"]["code"], 200, "{seen}");
+            }
+        }
+    }
+}
+
+fn rights_of_alice() -> [(String, Value); 2] {
+    let path = |kind: &str| format!("/apis/rbac.authorization.k8s.io/v1/{kind}");
+    let groups = ["storagemigration.k8s.io", "coordination.k8s.io"];
+    let rules = json!([{"apiGroups": groups, "resources": ["*"], "verbs": ["list"]}]);
+    let role = json!({"metadata": {"name": "lister"}, "rules": rules});
+    let binding = json!({
+        "metadata": {"name": "lister"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "lister"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice"}],
+    });
+    [
+        (path("clusterroles"), role),
+        (path("clusterrolebindings"), binding),
+    ]
+}
+
+async fn an_object_of_both_is_read_and_written_by_either(both: &Both, name: &str) {
+    let path = "/api/v1/namespaces/default/configmaps";
+    let one = format!("{path}/{name}");
+    let servers = [both.real(), &both.ours];
+    for (writer, reader) in [(0, 1), (1, 0)] {
+        let (writer, reader) = (
+            servers[writer].client("admin"),
+            servers[reader].client("admin"),
+        );
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "b"}});
+        let create = Outgoing::new("POST", path).json("application/json", &object);
+        let created = writer.send(&create).await.unwrap();
+        assert_eq!(created.status(), 201, "{}", created.in_words());
+        let read = reader.send(&Outgoing::new("GET", &one)).await.unwrap();
+        assert_eq!(read.json(), created.json());
+        let patch = json!({"data": {"c": "d"}});
+        let patch = Outgoing::new("PATCH", &one).json("application/merge-patch+json", &patch);
+        let patched = reader.send(&patch).await.unwrap();
+        assert_eq!(patched.status(), 200, "{}", patched.in_words());
+        let read = writer.send(&Outgoing::new("GET", &one)).await.unwrap();
+        assert_eq!(read.json(), patched.json());
+        let deleted = writer.send(&Outgoing::new("DELETE", &one)).await.unwrap();
+        assert_eq!(deleted.status(), 200, "{}", deleted.in_words());
+        let gone = reader.send(&Outgoing::new("GET", &one)).await.unwrap();
+        assert_eq!(gone.status(), 404, "{}", gone.in_words());
+    }
+}
+
+async fn answers(way: &Way<'_>, status: u16) {
+    answers_to("admin", way, status).await;
+}
+
+/// Asks for what only the other serves until the answer has a status.
+async fn answers_to(user: &str, way: &Way<'_>, status: u16) {
+    let client = way.through.client(user);
+    let what = format!(
+        "{} through {} answers {status}",
+        way.path,
+        way.through.name()
+    );
+    until(&what, || async {
+        let answer = client.send(&Outgoing::new("GET", way.path)).await;
+        answer.is_ok_and(|answer| answer.status() == status)
+    })
+    .await;
+}
+
+async fn a_peer_that_is_killed_is_missed_and_found_again(both: &Both) {
+    for way in both.ways() {
+        answers(&way, 200).await;
+        way.served_by.kill();
+        answers(&way, 503).await;
+        way.served_by.restart().await;
+        answers(&way, 200).await;
+    }
+    both.sees_the_other(&both.real().client("admin")).await;
+    both.sees_the_other(&both.ours.client("admin")).await;
+}
+
+/// Ours leaves its Lease for a while, from which a real kube-apiserver concludes that it has to be back.
+async fn through_ours_stopping_cleanly_a_real_server_says_unavailable(both: &Both) {
+    let ways = both.ways();
+    let way = ways.iter().find(|way| way.served_by.id() == both.ours.id());
+    let way = way.unwrap();
+    answers(way, 200).await;
+    both.ours.stop().await;
+    let client = way.through.client("admin");
+    for _ in 0..50 {
+        let answer = client.send(&Outgoing::new("GET", way.path)).await.unwrap();
+        assert_eq!(answer.status(), 503, "{}", answer.in_words());
+    }
+    both.ours.restart().await;
+    answers(way, 200).await;
+}
+
+macro_rules! rows {
+    ($pair:ident, $start:ident) => {
+        mod $pair {
+            use super::*;
+
+            static BOTH: Shared<Both> = Shared::new(|| Box::pin(Both::$start()));
+
+            #[tokio::test]
+            async fn each_serves_what_it_has_and_what_the_other_has() {
+                let both = BOTH.get().await;
+                both_list_the_same(&both).await;
+                an_object_lives_through_the_other(&both, "object").await;
+                the_other_hears_who_is_asking(&both).await;
+                an_object_of_both_is_read_and_written_by_either(&both, "map").await;
+                through_ours_stopping_cleanly_a_real_server_says_unavailable(&both).await;
+                a_peer_that_is_killed_is_missed_and_found_again(&both).await;
+                both_list_the_same(&both).await;
+                an_object_lives_through_the_other(&both, "again").await;
+            }
+        }
+    };
+}
+
+rows!(ours_is_older, ours_older);
+rows!(the_real_one_is_older, real_older);
+
+#[tokio::test]
+async fn a_patch_through_ours_keeps_what_only_a_newer_real_server_knows() {
+    let both = Both::ours_older().await;
+    let real = both.real().client("admin");
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}});
+    let create = Outgoing::new("POST", "/api/v1/nodes").json("application/json", &node);
+    assert_eq!(real.send(&create).await.unwrap().status(), 201);
+    let status = json!({"status": {"declaredFeatures": ["A", "B"]}});
+    let status = Outgoing::new("PATCH", "/api/v1/nodes/node/status")
+        .json("application/merge-patch+json", &status);
+    let written = real.send(&status).await.unwrap();
+    let features = json!(["A", "B"]);
+    assert_eq!(written.json()["status"]["declaredFeatures"], features);
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    let label =
+        Outgoing::new("PATCH", "/api/v1/nodes/node").json("application/merge-patch+json", &label);
+    let patched = both.ours.client("admin").send(&label).await.unwrap();
+    assert_eq!(patched.status(), 200, "{}", patched.in_words());
+    let read = real
+        .send(&Outgoing::new("GET", "/api/v1/nodes/node"))
+        .await
+        .unwrap()
+        .json();
+    assert_eq!(read["metadata"]["labels"]["a"], "b");
+    assert_eq!(read["status"]["declaredFeatures"], features);
+}

@@ -1,0 +1,42 @@
+//! Which versions a run is about: `PEERAGE_INTEROP_PAIR=1.34,1.37`, the older first.
+//!
+//! A version with `*` is made by the newest kube-apiserver that says it is older (`--emulated-version`), which needs no
+//! program of its own. Without the variable the pair is of one program.
+
+use peerage_testkit::kube::{ApiserverSpec, KubeApiserver};
+
+/// The program that makes older versions.
+const NEWEST: &str = "1.37";
+/// The pair when none is named.
+const DEFAULT: &str = "1.34*,1.37";
+
+fn pair() -> (String, String) {
+    let pair = std::env::var("PEERAGE_INTEROP_PAIR").unwrap_or_else(|_| DEFAULT.to_owned());
+    let (older, newer) = pair
+        .split_once(',')
+        .unwrap_or_else(|| panic!("PEERAGE_INTEROP_PAIR={pair}: write it like {DEFAULT}"));
+    (older.to_owned(), newer.to_owned())
+}
+
+/// The older version.
+pub(crate) fn older() -> String {
+    pair().0
+}
+
+/// The newer version.
+pub(crate) fn newer() -> String {
+    pair().1
+}
+
+/// A version as a number such as `1.34`.
+pub(crate) fn number(version: &str) -> String {
+    version.trim_end_matches('*').to_owned()
+}
+
+/// A real kube-apiserver of a version.
+pub(crate) fn kube_apiserver(version: &str) -> ApiserverSpec {
+    match version.strip_suffix('*') {
+        Some(emulated) => KubeApiserver::of(NEWEST).emulating(emulated),
+        None => KubeApiserver::of(version),
+    }
+}
