@@ -25,11 +25,11 @@ use tonic::Status;
 
 use crate::convert;
 use crate::messages as etcd;
-use crate::status::from_status;
+use crate::status::{PERMISSION_DENIED, from_status};
 use connection::{Connections, Retry};
 
 /// Where a store is and how to reach it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct EtcdOptions {
     /// Its servers: `https://host:port`, `http://host:port`, or `host:port`, which is the first with TLS
@@ -48,6 +48,17 @@ pub struct EtcdOptions {
     pub request_timeout: Duration,
     /// The bounds of a request, checked before it is sent.
     pub limits: Limits,
+}
+
+impl std::fmt::Debug for EtcdOptions {
+    /// Without the password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EtcdOptions")
+            .field("endpoints", &self.endpoints)
+            .field("server_name", &self.server_name)
+            .field("user", &self.user.as_ref().map(|(name, _)| name))
+            .finish_non_exhaustive()
+    }
 }
 
 impl EtcdOptions {
@@ -80,6 +91,14 @@ pub enum ConnectError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The store does not let this client in.
+    #[error("the store at {endpoints} does not let this client in (name, password, certificate)")]
+    Denied {
+        /// All endpoints.
+        endpoints: String,
+        /// What it said.
+        source: StoreError,
+    },
     /// No endpoint answers.
     #[error("none of the store's endpoints ({endpoints}) answers")]
     Unreachable {
@@ -104,6 +123,11 @@ impl EtcdStore {
         let store = Self::lazy(options)?;
         match store.current().await {
             Ok(_) => Ok(store),
+            // Let in, but not to that key: it may well be to others.
+            Err(StoreError::Denied { reason }) if reason.contains(PERMISSION_DENIED) => Ok(store),
+            Err(source @ StoreError::Denied { .. }) => {
+                Err(ConnectError::Denied { endpoints, source })
+            }
             Err(source) => Err(ConnectError::Unreachable { endpoints, source }),
         }
     }

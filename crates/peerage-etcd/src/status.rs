@@ -18,6 +18,10 @@ const LEASE_TTL: &str = "etcdserver: too large lease TTL";
 const AUTH_FAILED: &str = "etcdserver: authentication failed, invalid user ID or password";
 const AUTH_NO_USER: &str = "etcdserver: user name is empty";
 const AUTH_OLD: &str = "etcdserver: revision of auth store is old";
+const AUTH_OFF: &str = "etcdserver: authentication is not enabled";
+/// What etcd says to who has a name, and no right to the key.
+pub(crate) const PERMISSION_DENIED: &str = "permission denied";
+const TOKEN_INVALID: &str = "etcdserver: invalid auth token";
 const CORRUPT: &str = "etcdserver: corrupt cluster";
 
 /// What etcd would have answered.
@@ -66,9 +70,22 @@ pub(crate) fn from_status(status: &Status, lease: LeaseId) -> StoreError {
     }
 }
 
-/// Whether what the cluster gave for name and password has ended; asking again gives another one.
+/// Whether what the cluster gave for name and password has ended, or was none and is wanted now; asking again gives
+/// another one.
 pub(crate) fn token_has_ended(status: &Status) -> bool {
-    status.code() == Code::Unauthenticated || status.message() == AUTH_OLD
+    status.code() == Code::Unauthenticated || matches!(status.message(), AUTH_OLD | AUTH_NO_USER)
+}
+
+/// The same, of the reason that a watch is given, which is the error as Go prints it.
+pub(crate) fn says_token_has_ended(reason: &str) -> bool {
+    [AUTH_OLD, AUTH_NO_USER, TOKEN_INVALID]
+        .iter()
+        .any(|text| reason.contains(text))
+}
+
+/// Whether the cluster has no names and passwords.
+pub(crate) fn authentication_is_off(status: &Status) -> bool {
+    status.message() == AUTH_OFF
 }
 
 fn by_code(code: Code, message: &str) -> StoreError {

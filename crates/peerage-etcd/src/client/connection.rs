@@ -10,6 +10,7 @@ use futures::Stream;
 use hyper_util::rt::TokioIo;
 use peerage_http::ClientTls;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -23,7 +24,7 @@ use tonic_prost::ProstCodec;
 
 use super::{ConnectError, EtcdOptions};
 use crate::messages::{AuthenticateRequest, AuthenticateResponse};
-use crate::status::token_has_ended;
+use crate::status::{authentication_is_off, token_has_ended};
 
 /// When a request may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,8 +51,19 @@ pub(super) struct Connections {
     /// Which one is in use.
     current: AtomicUsize,
     options: EtcdOptions,
-    /// What the cluster gave for name and password.
-    token: Mutex<Option<AsciiMetadataValue>>,
+    /// What is known of the token to send; `None` before the cluster was asked.
+    token: Mutex<Option<Token>>,
+    /// Asking takes the cluster long by intent, so one asks for all.
+    asking: Semaphore,
+}
+
+/// What the cluster gave for name and password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Token {
+    /// It goes with every request.
+    Given(AsciiMetadataValue),
+    /// The cluster lets everybody in; etcd's own client goes on without too.
+    NotWanted,
 }
 
 impl std::fmt::Debug for Connections {
@@ -77,6 +89,7 @@ impl Connections {
             current: AtomicUsize::new(0),
             options,
             token: Mutex::default(),
+            asking: Semaphore::new(1),
         })
     }
 
@@ -132,8 +145,19 @@ impl Connections {
         Q: prost::Message + 'static,
         A: prost::Message + Default + 'static,
     {
-        let request = self.authorize(Request::new(messages), endpoint).await?;
-        start_stream(self.grpc(endpoint), path, request).await
+        let mut request = Request::new(messages);
+        let token = self.authorize(&mut request, endpoint).await?;
+        let started = start_stream(self.grpc(endpoint), path, request).await;
+        if let Err(status) = &started {
+            self.renew(status, token);
+        }
+        started
+    }
+
+    /// Forgets the token in use, so that the next request asks for another one. A watch is told by a message that its
+    /// token has ended.
+    pub(super) fn forget_token(&self) {
+        self.token().take();
     }
 
     /// The endpoint in use.
@@ -149,9 +173,22 @@ impl Connections {
         let _ = self.current.compare_exchange(failed, next, order, order);
     }
 
-    /// Forgets what the cluster gave for name and password, if `status` says that it is worth nothing.
-    pub(super) fn forget_token(&self, status: &Status) -> bool {
-        token_has_ended(status) && self.options.user.is_some() && self.token().take().is_some()
+    /// Whether `status` says that the token which was sent is worth nothing, so that another one is worth a try. It is
+    /// forgotten, unless somebody else has renewed it meanwhile.
+    fn renew(&self, status: &Status, sent: Option<Token>) -> bool {
+        if sent.is_none() || !token_has_ended(status) {
+            return false;
+        }
+        let mut token = self.token();
+        if *token == sent {
+            *token = None;
+        }
+        true
+    }
+
+    /// Whether there is a name and password to give.
+    pub(super) fn has_user(&self) -> bool {
+        self.options.user.is_some()
     }
 
     pub(super) fn connect_timeout(&self) -> Duration {
@@ -162,7 +199,7 @@ impl Connections {
         self.options.request_timeout
     }
 
-    fn token(&self) -> std::sync::MutexGuard<'_, Option<AsciiMetadataValue>> {
+    fn token(&self) -> std::sync::MutexGuard<'_, Option<Token>> {
         self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -183,8 +220,10 @@ impl Connections {
         let mut renewed = false;
         loop {
             let current = self.endpoint();
+            let mut sent = None;
             let attempt = async {
-                let request = self.authorize(Request::new(message()), current).await?;
+                let mut request = Request::new(message());
+                sent = self.authorize(&mut request, current).await?;
                 call(self.grpc(current), request).await
             };
             let result = tokio::time::timeout_at(deadline, attempt).await;
@@ -193,7 +232,7 @@ impl Connections {
                 Ok(answer) => return Ok(answer),
                 Err(status) => status,
             };
-            if !renewed && self.forget_token(&status) {
+            if !renewed && self.renew(&status, sent) {
                 renewed = true;
                 continue;
             }
@@ -212,22 +251,42 @@ impl Connections {
         }
     }
 
-    /// Adds what the cluster gave for name and password, asking for it if need be.
+    /// Adds what the cluster gave for name and password, asking for it if need be, and says what that is.
     async fn authorize<T>(
         &self,
-        mut request: Request<T>,
+        request: &mut Request<T>,
         current: usize,
-    ) -> Result<Request<T>, Status> {
+    ) -> Result<Option<Token>, Status> {
         let Some((name, password)) = &self.options.user else {
-            return Ok(request);
+            return Ok(None);
         };
         let known = self.token().clone();
         let token = match known {
             Some(token) => token,
-            None => self.authenticate(name, password, current).await?,
+            None => self.ask_for_token(name, password, current).await?,
         };
-        request.metadata_mut().insert("token", token);
-        Ok(request)
+        if let Token::Given(token) = &token {
+            request.metadata_mut().insert("token", token.clone());
+        }
+        Ok(Some(token))
+    }
+
+    async fn ask_for_token(
+        &self,
+        name: &str,
+        password: &str,
+        current: usize,
+    ) -> Result<Token, Status> {
+        let closed = |_| Status::internal("nobody may ask for a token any more");
+        let _permit = self.asking.acquire().await.map_err(closed)?;
+        // Whoever asked before may have got it.
+        let known = self.token().clone();
+        if let Some(token) = known {
+            return Ok(token);
+        }
+        let token = self.authenticate(name, password, current).await?;
+        *self.token() = Some(token.clone());
+        Ok(token)
     }
 
     async fn authenticate(
@@ -235,7 +294,7 @@ impl Connections {
         name: &str,
         password: &str,
         current: usize,
-    ) -> Result<AsciiMetadataValue, Status> {
+    ) -> Result<Token, Status> {
         let request = Request::new(AuthenticateRequest {
             name: name.to_owned(),
             password: password.to_owned(),
@@ -246,12 +305,15 @@ impl Connections {
             .await
             .map_err(|error| Status::from_error(error.into()))?;
         let codec = ProstCodec::<AuthenticateRequest, AuthenticateResponse>::new();
-        let response = grpc.unary(request, path, codec).await?.into_inner();
+        let response = match grpc.unary(request, path, codec).await {
+            Ok(response) => response.into_inner(),
+            Err(status) if authentication_is_off(&status) => return Ok(Token::NotWanted),
+            Err(status) => return Err(status),
+        };
         let unusable = |_| Status::unauthenticated("the cluster gave a token that cannot be sent");
         let mut token: AsciiMetadataValue = response.token.parse().map_err(unusable)?;
         token.set_sensitive(true);
-        *self.token() = Some(token.clone());
-        Ok(token)
+        Ok(Token::Given(token))
     }
 }
 

@@ -17,7 +17,7 @@ use tonic::{Status, Streaming};
 use super::connection::{Backoff, Connections};
 use crate::convert;
 use crate::messages as etcd;
-use crate::status::from_status;
+use crate::status::{PERMISSION_DENIED, from_status, says_token_has_ended, token_has_ended};
 
 const PATH: &str = "/etcdserverpb.Watch/Watch";
 /// How many requests wait to be sent: the first one, and for progress.
@@ -38,6 +38,7 @@ pub(super) async fn open(
         fragments: Vec::new(),
         progress: Arc::default(),
         backoff: Backoff::default(),
+        renewed: false,
     };
     watcher
         .reopen_within(watcher.connections.request_timeout())
@@ -134,6 +135,8 @@ struct Watcher {
     fragments: Vec<etcd::Event>,
     progress: Arc<Progress>,
     backoff: Backoff,
+    /// Whether the last thing that was tried is another token.
+    renewed: bool,
 }
 
 /// Why a stream is of no use.
@@ -225,14 +228,12 @@ impl Watcher {
         let stream = self.connections.stream(endpoint, PATH, queue).await;
         let mut stream: Streaming<etcd::WatchResponse> = match stream {
             Ok(stream) => stream,
-            Err(status) if self.connections.forget_token(&status) => {
-                return Err(Broken::Again(status));
-            }
-            Err(status) => return Err(status.into()),
+            Err(status) => return Err(self.refused(status)),
         };
         let first = stream.message().await?;
         let first = first.ok_or_else(|| Status::unavailable("the stream ended"))?;
         self.created(&first)?;
+        self.renewed = false;
         self.stream = Some((stream, endpoint));
         self.progress.connect(Some(requests));
         Ok(())
@@ -240,7 +241,7 @@ impl Watcher {
 
     fn created(&mut self, first: &etcd::WatchResponse) -> Result<(), Broken> {
         if first.canceled {
-            return Err(cancelled(first));
+            return Err(self.cancelled(first));
         }
         if self.next == 0 {
             // A watch from now on: this is the last revision before it.
@@ -252,7 +253,7 @@ impl Watcher {
     /// A batch for the reader, or nothing yet.
     fn message(&mut self, message: etcd::WatchResponse) -> Result<Option<WatchResponse>, Broken> {
         if message.canceled {
-            return Err(cancelled(&message));
+            return Err(self.cancelled(&message));
         }
         if message.created {
             return Ok(None);
@@ -289,19 +290,43 @@ impl Watcher {
         }
         Ok(Some(WatchResponse { revision, events }))
     }
-}
 
-fn cancelled(message: &etcd::WatchResponse) -> Broken {
-    let compact_revision = message.compact_revision;
-    if compact_revision > 0 {
-        return Broken::Ended(StoreError::Compacted { compact_revision });
+    /// What it means that a stream did not begin.
+    fn refused(&mut self, status: Status) -> Broken {
+        if token_has_ended(&status) && self.renew_token() {
+            return Broken::Again(status);
+        }
+        status.into()
     }
-    let reason = message.cancel_reason.clone();
-    if reason.contains("permission denied") {
-        return Broken::Ended(StoreError::Denied { reason });
+
+    fn cancelled(&mut self, message: &etcd::WatchResponse) -> Broken {
+        let compact_revision = message.compact_revision;
+        if compact_revision > 0 {
+            return Broken::Ended(StoreError::Compacted { compact_revision });
+        }
+        let reason = message.cancel_reason.clone();
+        if says_token_has_ended(&reason) {
+            return match self.renew_token() {
+                true => Broken::Again(Status::unauthenticated(reason)),
+                false => Broken::Ended(StoreError::Denied { reason }),
+            };
+        }
+        if reason.contains(PERMISSION_DENIED) {
+            return Broken::Ended(StoreError::Denied { reason });
+        }
+        if message.created {
+            return Broken::Ended(StoreError::Invalid { reason });
+        }
+        Broken::Again(Status::unavailable(reason))
     }
-    if message.created {
-        return Broken::Ended(StoreError::Invalid { reason });
+
+    /// Whether another token is worth a try: there is a name, and the last token brought a message.
+    fn renew_token(&mut self) -> bool {
+        let renew = self.connections.has_user() && !self.renewed;
+        self.renewed = true;
+        if renew {
+            self.connections.forget_token();
+        }
+        renew
     }
-    Broken::Again(Status::unavailable(reason))
 }
