@@ -85,19 +85,24 @@ impl Counts {
 /// A store with deadlines.
 pub(crate) struct Backing {
     inner: Arc<dyn Store>,
+    /// The key that is looked at to see whether the store is there: kube-apiserver's, below the prefix that this
+    /// server may read.
+    probed: String,
     limit: Duration,
     counts: Counts,
 }
 
 impl Backing {
-    /// `request_timeout` is what a client's request may take as a whole.
+    /// All keys begin with `key_prefix`; `request_timeout` is what a client's request may take as a whole.
     pub(crate) fn new(
         inner: Arc<dyn Store>,
+        key_prefix: &str,
         request_timeout: Duration,
         registry: &Registry,
     ) -> Self {
         Self {
             inner,
+            probed: format!("{key_prefix}/health"),
             // What is left is for saying so.
             limit: CALL.min(request_timeout.mul_f64(0.75)),
             counts: Counts::new(registry),
@@ -153,7 +158,7 @@ impl Backing {
     }
 
     async fn look(&self) -> Result<(), StoreError> {
-        let range = RangeRequest::new(KeyRange::key("peerage/health"));
+        let range = RangeRequest::new(KeyRange::key(self.probed.clone()));
         match tokio::time::timeout(PROBE_DEADLINE, self.inner.range(range)).await {
             Ok(answer) => answer.map(drop),
             Err(_) => Err(late("range", PROBE_DEADLINE)),

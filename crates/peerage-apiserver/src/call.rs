@@ -181,9 +181,12 @@ impl Selection {
             };
             (value == term.value) != term.negated
         };
+        // What cannot be read may be selected: it must not be left out in silence.
+        let unread = object.unreadable().is_some();
+        let named = |(field, _): &&(Field, FieldTerm)| !unread || !matches!(field, Field::Own(_));
         object.name.starts_with(&self.prefix)
             && (self.name.is_empty() || self.name == object.own_name())
-            && self.fields.iter().all(fits)
-            && self.labels.matches(object)
+            && self.fields.iter().filter(named).all(fits)
+            && (unread || self.labels.matches(object))
     }
 }

@@ -47,6 +47,9 @@ pub struct Options {
     pub drain: Duration,
     /// How long Events are kept (`--event-ttl`).
     pub event_ttl: Duration,
+    /// How often one of the servers on a shared store compacts it (`--etcd-compaction-interval`); none for a store
+    /// that looks after itself.
+    pub compaction_interval: Option<Duration>,
 }
 
 /// Where the server listens.
@@ -194,6 +197,13 @@ impl Options {
             ("client-ca-file", path(&self.authentication.client_ca)),
             ("controllers", controllers.join(",")),
             ("emulated-version", self.version.clone()),
+            (
+                "etcd-compaction-interval",
+                format!(
+                    "{}s",
+                    self.compaction_interval.unwrap_or_default().as_secs()
+                ),
+            ),
             ("etcd-prefix", self.key_prefix.clone()),
             ("event-ttl", format!("{}s", self.event_ttl.as_secs())),
             ("max-connections", self.limits.connections.to_string()),

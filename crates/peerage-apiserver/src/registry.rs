@@ -12,7 +12,6 @@ mod doubles;
 mod garbage;
 mod identity;
 mod records;
-mod wire;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,6 +28,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::cache::{Cache, KindCache};
+use crate::encoding::{self, Encoding, LEASE_ENCODING};
+use crate::wire;
 pub use identity::server_id;
 pub(crate) use records::addresses;
 
@@ -218,10 +219,14 @@ impl Registry {
         for _ in 0..TRIES {
             let current = self.store.get(self.lease_key.clone()).await?;
             let expected = current.as_ref().map_or(0, |kv| kv.mod_revision);
-            let value = self.lease(current.as_ref().and_then(readable), leaving);
+            let encoding = current
+                .as_ref()
+                .map_or(LEASE_ENCODING, |kv| Encoding::of(&kv.value));
+            let lease = self.lease(current.as_ref().and_then(readable), leaving);
+            let value = encoding::seal(encoding, lease.to_string().into());
             match self
                 .store
-                .update(self.lease_key.clone(), value.to_string(), expected, 0)
+                .update(self.lease_key.clone(), value, expected, 0)
                 .await
             {
                 Ok(_) => return Ok(()),
@@ -270,9 +275,10 @@ impl Registry {
     }
 }
 
-/// The Lease as JSON, if it can be read as an object; a damaged one is written anew.
+/// The Lease as a value, if it can be read as an object; a damaged one is written anew.
 fn readable(kv: &KeyValue) -> Option<Value> {
-    let lease: Value = serde_json::from_slice(&kv.value).ok()?;
+    let (json, _) = encoding::open(&kv.value).ok()?;
+    let lease: Value = serde_json::from_slice(&json).ok()?;
     lease["metadata"].is_object().then_some(lease)
 }
 

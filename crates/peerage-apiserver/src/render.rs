@@ -166,7 +166,7 @@ fn write_object(
         return Ok(());
     }
     let value = value(call, object, revision, types == TypeFields::Keep)?;
-    serde_json::to_writer(out, &value).map_err(|e| unreadable(object, &e.to_string()))
+    serde_json::to_writer(out, &value).map_err(|e| unreadable(call, object, &e.to_string()))
 }
 
 /// The object as a value in the request's version.
@@ -218,6 +218,10 @@ impl FrameKind {
     }
 }
 
+/// The last frame of a watch has been written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ended;
+
 /// Writes the frames of one watch: `{"type":…,"object":…}` and a newline each.
 pub(crate) struct Frames {
     /// Column definitions come with the first frame only.
@@ -235,7 +239,8 @@ impl Frames {
         })
     }
 
-    /// One object's change at `revision`.
+    /// One object's change at `revision`. If it cannot be shown, the error is what is written, and the watch is over:
+    /// what comes after a gap is worth nothing.
     pub(crate) fn object(
         &self,
         call: &Call,
@@ -243,12 +248,14 @@ impl Frames {
         object: &CachedObject,
         revision: Revision,
         out: &mut Vec<u8>,
-    ) {
+    ) -> Result<(), Ended> {
         let start = out.len();
-        if let Err(error) = self.try_object(call, kind, object, revision, out) {
-            out.truncate(start);
-            self.error(&error, out);
-        }
+        self.try_object(call, kind, object, revision, out)
+            .map_err(|error| {
+                out.truncate(start);
+                self.error(&error, out);
+                Ended
+            })
     }
 
     fn try_object(

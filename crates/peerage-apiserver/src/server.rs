@@ -48,7 +48,7 @@ use crate::openapi::protobuf::V2Protobuf;
 use crate::options::Options;
 use crate::registry::{ENDPOINTS, Identity, Registry};
 use crate::resources::Resources;
-use crate::{controllers, discovery, exclusions, registry};
+use crate::{compaction, controllers, discovery, exclusions, registry};
 
 /// How often certificate and token files are looked at.
 const RELOAD: Duration = Duration::from_secs(1);
@@ -193,6 +193,7 @@ impl Start {
         let counts = Metrics::default();
         let store = Arc::new(Backing::new(
             options.store.clone(),
+            &options.key_prefix,
             options.limits.request_timeout,
             &counts,
         ));
@@ -286,10 +287,15 @@ impl Start {
         );
         info!(store = root, "reading the store");
         self.store.await_with_progress(cache.ready()).await;
+        warn_of_unreadable(&cache);
         self.health.store.set(true);
         self.health.cache.set(true);
         let (health, life) = (self.health.clone(), self.life.clone());
         tokio::spawn(self.store.clone().probe(health, life));
+        if let Some(interval) = self.options.compaction_interval {
+            let (store, life) = (self.store.clone(), self.life.clone());
+            tokio::spawn(async move { compaction::keep(&*store, interval, &life).await });
+        }
         cache
     }
 
@@ -503,6 +509,19 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, RunError> {
     TcpListener::bind(address)
         .await
         .map_err(|source| RunError::Listen { address, source })
+}
+
+/// Says what of the store cannot be served, before a client runs into it.
+fn warn_of_unreadable(cache: &Cache) {
+    for (prefix, objects, first) in cache.unreadable() {
+        warn!(
+            prefix,
+            objects,
+            example = &*first.name,
+            reason = first.unreadable().unwrap_or_default(),
+            "objects of the store cannot be read here: they are left as they are, and lists with them fail; let kube-apiservers store JSON (--storage-media-type=application/json) and rewrite the objects"
+        );
+    }
 }
 
 /// Every prefix that the cache keeps: the kinds of the catalogue, and the peers' endpoint keys.

@@ -5,6 +5,7 @@ mod lists;
 mod odd_requests;
 mod one_verb;
 mod services;
+mod unreadable;
 mod updates;
 mod versions;
 mod watches;

@@ -13,7 +13,9 @@ mod prepare;
 mod services;
 mod versions;
 
-pub(crate) use commit::{Committed, create, current, modify, reload, remove, unreadable};
+pub(crate) use commit::{
+    Committed, create, current, modify, reload, remove, unreadable, unreadable_of,
+};
 pub(crate) use options::WriteOptions;
 pub(crate) use prepare::{Change, before_create, before_update, finished_terminating};
 pub(crate) use versions::{from_stored, to_stored};

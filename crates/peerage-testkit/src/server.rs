@@ -126,6 +126,7 @@ fn apiserver(options: TestServerOptions, pki: &Pki) -> Options {
         shutdown_delay: Duration::ZERO,
         drain: Duration::from_secs(1),
         event_ttl: Duration::from_secs(3600),
+        compaction_interval: None,
     }
 }
 

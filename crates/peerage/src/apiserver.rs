@@ -243,6 +243,9 @@ pub enum SettingsError {
         /// The flag.
         flag: &'static str,
     },
+    /// A name without a password, or the other way round.
+    #[error("--etcd-username and --etcd-password-file go together")]
+    EtcdUser,
     /// Not the URL of a server.
     #[error("--etcd-servers: {url:?} is not like https://127.0.0.1:2379")]
     EtcdUrl {

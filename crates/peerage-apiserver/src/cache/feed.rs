@@ -180,6 +180,20 @@ impl Cache {
         let _ = revision.wait_for(|at| *at > 0).await;
     }
 
+    /// Of each kind with objects that cannot be read: its prefix, how many they are, and the first one.
+    pub(crate) fn unreadable(&self) -> Vec<(String, usize, Arc<CachedObject>)> {
+        let mut found = Vec::new();
+        for (prefix, kind) in &self.kinds {
+            let objects = kind.cache.snapshot("", 0).objects.into_iter();
+            let mut unread = objects.filter(|object| object.unreadable().is_some());
+            // What is no resource's is not read as an object in the first place.
+            if let Some(first) = unread.next().filter(|_| kind.resource.is_some()) {
+                found.push((prefix.to_string(), 1 + unread.count(), first));
+            }
+        }
+        found
+    }
+
     /// The kind that a key belongs to, with its prefix, and the object's name within it.
     fn locate(&self, key: &str) -> Option<(&str, &Kind, Arc<str>)> {
         let (prefix, kind) = self

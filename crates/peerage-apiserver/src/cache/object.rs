@@ -10,6 +10,8 @@ use peerage_store::{KeyValue, LeaseId, Revision};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::encoding::{self, Encoding};
+
 /// What a stored value turned out to be.
 #[derive(Debug)]
 pub(crate) enum Content {
@@ -36,6 +38,8 @@ pub(crate) struct CachedObject {
     /// The store's lease that it lives by; 0 for none.
     pub(crate) lease: LeaseId,
     pub(crate) content: Content,
+    /// What the value is encoded in.
+    pub(crate) encoding: Encoding,
     /// Labels, sorted by key.
     pub(crate) labels: Box<[(Box<str>, Box<str>)]>,
     /// Values of the kind's selectable fields, in the order of its rules.
@@ -45,16 +49,16 @@ pub(crate) struct CachedObject {
 impl CachedObject {
     /// Reads a stored value. Never fails: what is unreadable is kept as such.
     pub(crate) fn load(name: Arc<str>, kv: &KeyValue, resource: Option<&Resource>) -> Self {
-        let (content, labels, fields) = match read(&kv.value, resource) {
-            Ok((json, labels, fields)) => (Content::Json(json), labels, fields),
-            Err(reason) => (
-                Content::Unreadable {
+        let (content, encoding, labels, fields) = match read(&kv.value, resource) {
+            Ok((json, encoding, labels, fields)) => (Content::Json(json), encoding, labels, fields),
+            Err(reason) => {
+                let content = Content::Unreadable {
                     value: kv.value.clone(),
                     reason: reason.into(),
-                },
-                Box::default(),
-                Box::default(),
-            ),
+                };
+                let encoding = Encoding::of(&kv.value);
+                (content, encoding, Box::default(), Box::default())
+            }
         };
         Self {
             name,
@@ -62,6 +66,7 @@ impl CachedObject {
             created: kv.create_revision,
             lease: kv.lease,
             content,
+            encoding,
             labels,
             fields,
         }
@@ -80,6 +85,14 @@ impl CachedObject {
         match &self.content {
             Content::Json(json) => json.bytes().len(),
             Content::Unreadable { value, .. } => value.len(),
+        }
+    }
+
+    /// Why the object cannot be read, if it cannot.
+    pub(crate) fn unreadable(&self) -> Option<&str> {
+        match &self.content {
+            Content::Json(_) => None,
+            Content::Unreadable { reason, .. } => Some(reason),
         }
     }
 
@@ -105,15 +118,18 @@ impl Labels for CachedObject {
     }
 }
 
-type Read = (StoredJson, Box<[(Box<str>, Box<str>)]>, Box<[Box<str>]>);
+type Read = (
+    StoredJson,
+    Encoding,
+    Box<[(Box<str>, Box<str>)]>,
+    Box<[Box<str>]>,
+);
 
 fn read(value: &Bytes, resource: Option<&Resource>) -> Result<Read, String> {
-    if value.starts_with(b"k8s\0") {
-        return Err("it is encoded as protobuf, which this server does not read".to_owned());
-    }
+    let (bytes, encoding) = encoding::open(value).map_err(|e| e.to_string())?;
     let object: Value =
-        serde_json::from_slice(value).map_err(|e| format!("it is not valid JSON: {e}"))?;
-    let json = StoredJson::new(value.clone()).map_err(|e| e.to_string())?;
+        serde_json::from_slice(&bytes).map_err(|e| format!("it is not valid JSON: {e}"))?;
+    let json = StoredJson::new(bytes).map_err(|e| e.to_string())?;
     let fields = resource.map_or_else(Box::default, |r| {
         let fields = r.rules.field_selectors.iter();
         fields
@@ -125,7 +141,7 @@ fn read(value: &Bytes, resource: Option<&Resource>) -> Result<Read, String> {
             })
             .collect()
     });
-    Ok((json, labels(&object), fields))
+    Ok((json, encoding, labels(&object), fields))
 }
 
 fn labels(object: &Value) -> Box<[(Box<str>, Box<str>)]> {

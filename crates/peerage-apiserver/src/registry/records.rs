@@ -17,8 +17,9 @@ use prost::Message as _;
 use serde::Deserialize;
 use tokio::sync::watch;
 
-use super::{HOLD_ANNOTATION, IDENTITY_LABEL, IDENTITY_VALUE, NAMESPACE, wire};
+use super::{HOLD_ANNOTATION, IDENTITY_LABEL, IDENTITY_VALUE, NAMESPACE};
 use crate::cache::{CachedObject, Content, KindCache};
+use crate::wire;
 
 /// Follows both kinds and publishes the records of everyone but `own`.
 pub(super) async fn follow(
@@ -144,7 +145,11 @@ fn lease_from_protobuf(value: &[u8]) -> Option<IdentityLease> {
     let (kind, raw) = wire::open(value)?;
     let lease = (kind == "Lease").then(|| wire::Lease::decode(raw.as_slice()).ok())??;
     let (metadata, spec) = (lease.metadata?, lease.spec?);
-    if metadata.labels.get(IDENTITY_LABEL).map(String::as_str) != Some(IDENTITY_VALUE) {
+    if wire::map(metadata.labels)
+        .get(IDENTITY_LABEL)
+        .map(String::as_str)
+        != Some(IDENTITY_VALUE)
+    {
         return None;
     }
     let renewed = spec.renew_time.and_then(|t| {
@@ -161,7 +166,7 @@ fn lease_from_protobuf(value: &[u8]) -> Option<IdentityLease> {
         holder: spec.holder_identity?.into(),
         renew_time: renewed,
         duration: seconds.map(Duration::from_secs),
-        hold: hold(&metadata.annotations),
+        hold: hold(&wire::map(metadata.annotations)),
     })
 }
 
@@ -222,7 +227,7 @@ pub(super) fn endpoint(object: &CachedObject) -> Option<(Arc<str>, Option<Author
                 .ports
                 .first()
                 .and_then(|p| u16::try_from(p.port?).ok());
-            (message.metadata?.labels, ip, port)
+            (wire::map(message.metadata?.labels), ip, port)
         }
     };
     let id = labels.get(super::IDENTITY_LABEL_OF_ENDPOINT)?;

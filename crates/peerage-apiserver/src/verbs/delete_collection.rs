@@ -8,7 +8,7 @@ use crate::call::Call;
 use crate::error::ApiError;
 use crate::list_options::ListOptions;
 use crate::render;
-use crate::write::admission;
+use crate::write::{self, admission};
 
 /// Objects that are deleted at once (`--delete-collection-workers`, whose default is 1 in kube-apiserver).
 const WORKERS: usize = 8;
@@ -18,6 +18,12 @@ pub(crate) async fn delete_collection(call: &Call, request: Body) -> Result<Resp
     let options = ListOptions::parse(&call.query(), false)?;
     let deleting = delete::read_options(call, request).await?;
     let page = list::page(call, &options).await?;
+    // Either all of them can be judged, or none is deleted.
+    for object in &page.objects {
+        if let Some(reason) = object.unreadable() {
+            return Err(write::unreadable(call, object, reason));
+        }
+    }
     let names: Vec<String> = page
         .objects
         .iter()

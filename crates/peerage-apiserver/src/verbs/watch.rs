@@ -15,7 +15,7 @@ use crate::cache::{CachedObject, Cursor, Event, Expired};
 use crate::call::{Call, Selection};
 use crate::error::ApiError;
 use crate::list_options::ListOptions;
-use crate::render::{FrameKind, Frames};
+use crate::render::{Ended, FrameKind, Frames};
 use crate::resources::Place;
 
 /// Events or objects that are rendered before the stream lets others run.
@@ -213,7 +213,10 @@ impl Watcher {
             let mut out = Vec::new();
             for event in &events {
                 self.revision = event.revision;
-                self.write(event, &mut out);
+                if self.write(event, &mut out) == Err(Ended) {
+                    self.end_now();
+                    break;
+                }
             }
             if !out.is_empty() {
                 return Some(out.into());
@@ -254,7 +257,7 @@ impl Watcher {
 
     /// The next part of what the watch begins with; empty when none of it is selected.
     fn send_initial(&mut self) -> Bytes {
-        let mut out = Vec::new();
+        let (mut out, mut ended) = (Vec::new(), false);
         let rest = self.initial.len().saturating_sub(BATCH);
         for object in self
             .initial
@@ -263,8 +266,18 @@ impl Watcher {
             .filter(|o| self.selection.matches(o))
         {
             let revision = object.revision;
-            self.frames
-                .object(&self.call, FrameKind::Added, &object, revision, &mut out);
+            let added = FrameKind::Added;
+            let frame = self
+                .frames
+                .object(&self.call, added, &object, revision, &mut out);
+            ended = frame.is_err();
+            if ended {
+                break;
+            }
+        }
+        if ended {
+            self.end_now();
+            return out.into();
         }
         if self.initial.is_empty() && std::mem::take(&mut self.say_end) {
             self.frames
@@ -273,7 +286,7 @@ impl Watcher {
         out.into()
     }
 
-    fn write(&self, event: &Event, out: &mut Vec<u8>) {
+    fn write(&self, event: &Event, out: &mut Vec<u8>) -> Result<(), Ended> {
         let selected = |object: &Option<Arc<CachedObject>>| {
             object.as_ref().is_some_and(|o| self.selection.matches(o))
         };
@@ -282,12 +295,22 @@ impl Watcher {
             (true, true) => (FrameKind::Modified, &event.object),
             // What left the selection is shown as it was last selected, at the revision of the change.
             (true, false) => (FrameKind::Deleted, &event.previous),
-            (false, false) => return,
+            (false, false) => return Ok(()),
         };
-        if let (kind, Some(object)) = shown {
-            self.frames
-                .object(&self.call, kind, object, event.revision, out);
+        match shown {
+            (kind, Some(object)) => {
+                self.frames
+                    .object(&self.call, kind, object, event.revision, out)
+            }
+            (_, None) => Ok(()),
         }
+    }
+
+    /// Nothing comes after what has been written.
+    fn end_now(&mut self) {
+        self.cursor = None;
+        self.initial.clear();
+        self.say_end = false;
     }
 
     async fn wait(&mut self) -> Wake {
@@ -310,7 +333,7 @@ impl Watcher {
 
     /// Says that the client has to list again; the stream ends after it.
     fn give_up(&mut self, expired: Expired) -> Bytes {
-        self.cursor = None;
+        self.end_now();
         let mut out = Vec::new();
         self.frames
             .error(&ApiError::expired(expired.to_string()), &mut out);

@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::authz::escalation;
 use crate::call::Call;
 use crate::error::ApiError;
+use crate::write::unreadable_of;
 
 pub(crate) use namespace::{Seen, deletable, seen};
 
@@ -122,7 +123,14 @@ async fn find(
     if place.cache.get(name).is_none() {
         call.fresh().await?;
     }
-    Ok(place.cache.get(name).and_then(|object| object.parse()))
+    let Some(object) = place.cache.get(name) else {
+        return Ok(None);
+    };
+    match object.unreadable() {
+        // What it says may be a no.
+        Some(reason) => Err(unreadable_of(plural, &place.prefix, &object, reason)),
+        None => Ok(object.parse()),
+    }
 }
 
 /// 403 for the object of the write.

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::cache::{CachedObject, Content};
 use crate::call::Call;
+use crate::encoding::{self, Encoding};
 use crate::error::ApiError;
 use crate::resources::Place;
 use crate::validate;
@@ -72,7 +73,7 @@ pub(crate) async fn create(
     let lease = event_lease(call).await.map_err(|e| call.store_error(&e))?;
     let put = PutOp {
         key: key.into(),
-        value: bytes,
+        value: encoding::seal(Encoding::of_new(&place.stored), bytes),
         lease,
         ..PutOp::default()
     };
@@ -152,7 +153,7 @@ pub(crate) async fn modify(
             Err(error) => Err(error),
         };
         let unwritten = match &planned {
-            Ok(planned) => options.dry_run || planned.changes_nothing(&current)?,
+            Ok(planned) => options.dry_run || planned.changes_nothing(call, &current)?,
             Err(_) => true,
         };
         if unwritten && let Some(newer) = reload(call, place, &current).await? {
@@ -200,8 +201,8 @@ struct Planned {
 }
 
 impl Planned {
-    fn changes_nothing(&self, current: &CachedObject) -> Result<bool, ApiError> {
-        Ok(!self.gone && self.bytes == *json(current)?)
+    fn changes_nothing(&self, call: &Call, current: &CachedObject) -> Result<bool, ApiError> {
+        Ok(!self.gone && self.bytes == *json(call, current)?)
     }
 }
 
@@ -229,7 +230,7 @@ pub(crate) async fn remove(
     last: Value,
 ) -> Result<Result<Committed, Arc<CachedObject>>, ApiError> {
     let place = call.place()?;
-    json(expected)?;
+    json(call, expected)?;
     let held = Held::of(call, &last);
     let owner = services::owner(call, &last);
     let bytes = encode(call, last)?;
@@ -258,7 +259,7 @@ async fn store(
     gone: bool,
 ) -> Result<Stored, ApiError> {
     let done = |object, deleted| Ok(Stored::Done(Committed { object, deleted }));
-    if !gone && bytes == *json(current)? {
+    if !gone && bytes == *json(call, current)? {
         return done(current.clone(), false);
     }
     let name = current.name.clone();
@@ -280,9 +281,10 @@ async fn store(
             })
     } else {
         let lease = current.lease;
+        let value = encoding::seal(current.encoding, bytes);
         call.api()
             .store
-            .update(key, bytes, current.revision, lease)
+            .update(key, value, current.revision, lease)
             .await
     };
     match result {
@@ -343,18 +345,36 @@ pub(crate) async fn reload(
 }
 
 /// The JSON of a stored object; one that this server cannot read is never overwritten.
-fn json(object: &CachedObject) -> Result<&Bytes, ApiError> {
+fn json<'a>(call: &Call, object: &'a CachedObject) -> Result<&'a Bytes, ApiError> {
     match &object.content {
         Content::Json(json) => Ok(json.bytes()),
-        Content::Unreadable { reason, .. } => Err(unreadable(object, reason)),
+        Content::Unreadable { reason, .. } => Err(unreadable(call, object, reason)),
     }
 }
 
-/// 500 for a stored object that this server cannot read.
-pub(crate) fn unreadable(object: &CachedObject, reason: &str) -> ApiError {
+/// 500 for a stored object of the request's kind that this server cannot read.
+pub(crate) fn unreadable(call: &Call, object: &CachedObject, reason: &str) -> ApiError {
+    let prefix = call.place().map_or("", |place| &place.prefix);
+    let kind = call.group_resource().to_string();
+    unreadable_of(&kind, prefix, object, reason)
+}
+
+/// 500 for a stored object that this server cannot read, with what can be done about it.
+pub(crate) fn unreadable_of(
+    kind: &str,
+    prefix: &str,
+    object: &CachedObject,
+    reason: &str,
+) -> ApiError {
+    let fix = match object.encoding {
+        Encoding::Protobuf => {
+            "; it is left as it is. Run the kube-apiservers on this store with --storage-media-type=application/json, then rewrite what is stored through one of them (a StorageVersionMigration, or kubectl replace)"
+        }
+        Encoding::Json => "; it is left as it is",
+    };
+    let name = &*object.name;
     Status::internal(format!(
-        "the stored object {:?} cannot be read: {reason}",
-        &*object.name
+        "{kind} {name:?} cannot be read from the store (key {prefix}{name}): {reason}{fix}"
     ))
     .into()
 }
@@ -396,7 +416,8 @@ fn pretended(current: &CachedObject, bytes: Bytes) -> KeyValue {
 
 fn exists(call: &Call, name: &str, current: Option<&KeyValue>) -> ApiError {
     let terminating = current
-        .and_then(|kv| serde_json::from_slice::<Value>(&kv.value).ok())
+        .and_then(|kv| encoding::open(&kv.value).ok())
+        .and_then(|(json, _)| serde_json::from_slice::<Value>(&json).ok())
         .is_some_and(|o| o["metadata"]["deletionTimestamp"].is_string());
     if terminating {
         return Status::being_deleted(call.group_resource(), name).into();

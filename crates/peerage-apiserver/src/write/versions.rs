@@ -12,10 +12,10 @@ use crate::error::ApiError;
 pub(crate) fn from_stored(call: &Call, object: &CachedObject) -> Result<Value, ApiError> {
     let bytes = match &object.content {
         Content::Json(json) => json.bytes(),
-        Content::Unreadable { reason, .. } => return Err(unreadable(object, reason)),
+        Content::Unreadable { reason, .. } => return Err(unreadable(call, object, reason)),
     };
     let stored: Value =
-        serde_json::from_slice(bytes).map_err(|e| unreadable(object, &e.to_string()))?;
+        serde_json::from_slice(bytes).map_err(|e| unreadable(call, object, &e.to_string()))?;
     let mut value = call.api().catalogue.from_stored(call.resource(), stored);
     if object.revision > 0 {
         meta::set_resource_version(&mut value, &object.revision.to_string());

@@ -200,6 +200,7 @@ impl Site {
             shutdown_delay: Duration::ZERO,
             drain: Duration::from_secs(5),
             event_ttl: Duration::from_secs(3600),
+            compaction_interval: None,
         }
     }
 
@@ -249,5 +250,6 @@ pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut there: impl 
 /// What the store has under that key, as JSON.
 pub(crate) async fn stored(store: &dyn Store, key: &str) -> Option<Value> {
     let kv = store.get(key.to_owned()).await.unwrap()?;
-    Some(serde_json::from_slice(&kv.value).unwrap())
+    let json = peerage_apiserver::stored_json(&kv.value).unwrap();
+    Some(serde_json::from_slice(&json).unwrap())
 }

@@ -1,5 +1,6 @@
 //! Connecting to a store behind etcd's v3 protocol.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,7 @@ pub(super) async fn connect(etcd: &Etcd) -> Result<Connected, Failure> {
     let tls = tls(etcd)?;
     let mut options = EtcdOptions::new(etcd.servers.iter().cloned());
     options.tls = tls.clone();
+    options.user = etcd.user.as_ref().map(user).transpose()?;
     let begun = Instant::now();
     let mut told = false;
     loop {
@@ -49,6 +51,17 @@ pub(super) async fn connect(etcd: &Etcd) -> Result<Connected, Failure> {
             Err(error) => return Err(Failure::new(Kind::Usage, error)),
         }
     }
+}
+
+/// The name, and the first line of the file with the password.
+fn user((name, file): &(String, PathBuf)) -> Result<(String, String), Failure> {
+    let text = std::fs::read_to_string(file).map_err(|source| SettingsError::ReadFile {
+        flag: "--etcd-password-file",
+        path: file.clone(),
+        source,
+    })?;
+    let password = text.lines().next().unwrap_or_default();
+    Ok((name.clone(), password.to_owned()))
 }
 
 fn tls(etcd: &Etcd) -> Result<ClientTls, Failure> {

@@ -284,6 +284,15 @@ pub struct ApiserverFlags {
     /// Its private key
     #[arg(long, value_name = "FILE", help_heading = "Store")]
     pub etcd_keyfile: Option<PathBuf>,
+    /// Name towards them, where they ask for one; not a flag of kube-apiserver
+    #[arg(long, value_name = "NAME", help_heading = "Store")]
+    pub etcd_username: Option<String>,
+    /// File with its password, on the first line
+    #[arg(long, value_name = "FILE", help_heading = "Store")]
+    pub etcd_password_file: Option<PathBuf>,
+    /// How often one of the servers on them compacts what is past; 0 for never
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration, help_heading = "Store")]
+    pub etcd_compaction_interval: Duration,
     /// Start of all keys
     #[arg(
         long,

@@ -148,6 +148,10 @@ fn options(settings: &ApiserverSettings, store: Arc<dyn Store>) -> Result<Option
         shutdown_delay: settings.serving.shutdown_delay,
         drain: DRAIN,
         event_ttl: settings.event_ttl,
+        compaction_interval: match &settings.storage {
+            Storage::Etcd(etcd) => etcd.compaction_interval,
+            Storage::Memory | Storage::Sqlite(_) => None,
+        },
     })
 }
 

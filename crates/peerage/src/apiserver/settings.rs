@@ -240,6 +240,8 @@ impl ApiserverSettings {
         if let Storage::Etcd(etcd) = &self.storage {
             pair("--etcd-certfile", "--etcd-keyfile", &etcd.pair)?;
             files.extend(etcd.ca.as_deref().map(|ca| ("--etcd-cafile", ca)));
+            let password = etcd.user.as_ref().map(|(_, file)| file.as_path());
+            files.extend(password.map(|file| ("--etcd-password-file", file)));
         }
         files.extend(proxy.map(|proxy| ("--peer-ca-file", proxy.ca.as_path())));
         let who = &self.authentication;

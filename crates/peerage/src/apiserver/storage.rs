@@ -1,6 +1,7 @@
 //! Where an API server keeps its objects: `--storage` and the `--etcd-*` flags.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::SettingsError;
 use super::flags::ApiserverFlags;
@@ -26,6 +27,10 @@ pub struct Etcd {
     pub ca: Option<PathBuf>,
     /// Our client pair.
     pub pair: Option<KeyPairFiles>,
+    /// Our name, and the file with its password.
+    pub user: Option<(String, PathBuf)>,
+    /// How often one of the API servers compacts.
+    pub compaction_interval: Option<Duration>,
 }
 
 pub(super) fn read(flags: &ApiserverFlags, data_dir: &Path) -> Result<Storage, SettingsError> {
@@ -65,6 +70,11 @@ pub(super) fn read(flags: &ApiserverFlags, data_dir: &Path) -> Result<Storage, S
 fn etcd(flags: &ApiserverFlags) -> Result<Option<Etcd>, SettingsError> {
     let names = ("--etcd-certfile", "--etcd-keyfile");
     let pair = pair(names, &flags.etcd_certfile, &flags.etcd_keyfile)?;
+    let user = match (&flags.etcd_username, &flags.etcd_password_file) {
+        (Some(name), Some(file)) => Some((name.clone(), file.clone())),
+        (None, None) => None,
+        _ => return Err(SettingsError::EtcdUser),
+    };
     let servers: Vec<String> = flags
         .etcd_servers
         .iter()
@@ -75,6 +85,7 @@ fn etcd(flags: &ApiserverFlags) -> Result<Option<Etcd>, SettingsError> {
         let lone = [
             ("--etcd-certfile", pair.is_some()),
             ("--etcd-cafile", flags.etcd_cafile.is_some()),
+            ("--etcd-username", user.is_some()),
         ];
         return match lone.into_iter().find(|(_, given)| *given) {
             Some((flag, _)) => Err(SettingsError::EtcdFlagAlone { flag }),
@@ -94,6 +105,8 @@ fn etcd(flags: &ApiserverFlags) -> Result<Option<Etcd>, SettingsError> {
         servers,
         ca: flags.etcd_cafile.clone(),
         pair,
+        user,
+        compaction_interval: Some(flags.etcd_compaction_interval).filter(|i| !i.is_zero()),
     }))
 }
 

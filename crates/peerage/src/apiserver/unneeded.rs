@@ -153,7 +153,6 @@ static TABLE: &[Unneeded] = &[
     switch("enable-logs-handler", "there is no /logs"),
     switch("enable-priority-and-fairness", FLOW),
     value("endpoint-reconciler-type", RECONCILER),
-    value("etcd-compaction-interval", STORE_TUNING),
     value("etcd-count-metric-poll-period", STORE_TUNING),
     value("etcd-db-metric-poll-interval", STORE_TUNING),
     value("etcd-healthcheck-timeout", STORE_TUNING),

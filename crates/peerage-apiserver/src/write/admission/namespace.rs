@@ -4,8 +4,10 @@ use peerage_core::Status;
 use peerage_store::{Revision, StoreExt as _};
 use serde_json::Value;
 
+use crate::cache::CachedObject;
 use crate::call::Call;
 use crate::error::ApiError;
+use crate::write::unreadable_of;
 
 /// Namespaces that are never deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -49,16 +51,22 @@ pub(crate) async fn seen(call: &Call, new: &Value, stale: bool) -> Result<Option
     };
     let key = format!("{}{namespace}", place.prefix);
     let cached = place.cache.get(namespace).filter(|_| !stale);
-    let (object, revision) = match cached {
-        Some(object) => (object.parse(), object.revision),
+    let object = match cached {
+        Some(object) => object,
         None => match call.api().store.get(key.clone()).await {
-            Ok(Some(kv)) => (serde_json::from_slice(&kv.value).ok(), kv.mod_revision),
+            Ok(Some(kv)) => CachedObject::load(namespace.into(), &kv, Some(&place.stored)).into(),
             Ok(None) => return Err(ApiError::not_found(&served.resource, namespace)),
             Err(error) => return Err(call.store_error(&error)),
         },
     };
-    refuse_terminating(call, new, &object.unwrap_or_default())?;
-    Ok(Some(Seen { key, revision }))
+    if let Some(reason) = object.unreadable() {
+        return Err(unreadable_of("namespaces", &place.prefix, &object, reason));
+    }
+    refuse_terminating(call, new, &object.parse().unwrap_or_default())?;
+    Ok(Some(Seen {
+        key,
+        revision: object.revision,
+    }))
 }
 
 fn refuse_terminating(call: &Call, new: &Value, namespace: &Value) -> Result<(), ApiError> {
