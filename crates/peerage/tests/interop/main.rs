@@ -7,9 +7,11 @@
 //! |---|---|
 //! | `fidelity` | that a real kube-apiserver and `peerage apiserver` on one etcd take each other for peers |
 //! | `pair` | that the real servers are what the other suites take them for |
+//! | `store_on_etcd` | the store's conformance suite, and getting in, on real etcds |
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod fidelity;
 mod pair;
+mod store_on_etcd;
 mod versions;
