@@ -60,7 +60,7 @@ pub enum SettingsError {
         problem: String,
     },
     /// The configuration file has an unknown key.
-    #[error("--config: no flag is named {name:?}; `peerage apiserver --help` lists them")]
+    #[error("--config: no flag is named {name:?}; `--help` lists them")]
     UnknownKey {
         /// The key.
         name: String,
@@ -265,6 +265,27 @@ pub enum SettingsError {
     StorageMediaType {
         /// Its name.
         name: String,
+    },
+    /// Something that a gateway cannot do without.
+    #[error("{flag} is missing: {why}")]
+    Missing {
+        /// The flag.
+        flag: &'static str,
+        /// What it is for.
+        why: &'static str,
+    },
+    /// A gateway in front of nothing.
+    #[error(
+        "there is no server to send requests to: give --upstream, or --peer once for each server"
+    )]
+    NoServers,
+    /// Not the URL of a server.
+    #[error("{flag}: {url:?} is not like https://10.0.0.2:6443 or 'https://10.0.0.2:6443;zone=a'")]
+    ServerUrl {
+        /// The flag.
+        flag: &'static str,
+        /// What was written.
+        url: String,
     },
     /// An empty prefix.
     #[error(

@@ -5,10 +5,12 @@ use std::ffi::OsString;
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::apiserver::unneeded::Unneeded;
+use crate::apiserver::words::Unknown;
 use crate::apiserver::{self, ApiserverFlags, words};
 use crate::diff::{self, DiffFlags};
 use crate::exit::{self, Failure};
 use crate::explain::{self, ExplainFlags};
+use crate::gateway::{self, GatewayFlags};
 use crate::pki::{self, PkiCommand};
 use crate::store::{self, StoreFlags};
 use crate::up::{self, UpFlags};
@@ -36,6 +38,9 @@ pub enum Command {
     /// Run an API server of one Kubernetes version, with the Mixed Version Proxy in its handler chain
     #[command(after_help = apiserver::AFTER_HELP)]
     Apiserver(Box<ApiserverFlags>),
+    /// Run the Mixed Version Proxy in front of API servers that exist, beside one of them or balancing over all
+    #[command(after_help = gateway::AFTER_HELP)]
+    Gateway(Box<GatewayFlags>),
     /// Offer one store to several API servers, over etcd's v3 protocol
     #[command(after_help = store::AFTER_HELP)]
     Store(StoreFlags),
@@ -76,9 +81,16 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Typed, ParseErr
     let command = Cli::command().after_help(exit::help());
     let mut args: Vec<OsString> = args.into_iter().collect();
     let mut unneeded = Vec::new();
-    if args.get(1).is_some_and(|word| word == "apiserver") {
-        let takes_value = |name: &str| takes_value(&command, "apiserver", name);
-        let words = words::read(args.split_off(2), takes_value)
+    let as_go_writes = [
+        ("apiserver", Unknown::AsKubeApiserver),
+        ("gateway", Unknown::None),
+    ];
+    let server = as_go_writes
+        .into_iter()
+        .find(|(name, _)| args.get(1).is_some_and(|word| word == name));
+    if let Some((name, unknown)) = server {
+        let takes_value = |flag: &str| takes_value(&command, name, flag);
+        let words = words::read(args.split_off(2), unknown, takes_value)
             .map_err(|e| ParseError::Failure(e.into()))?;
         args.extend(words.args);
         unneeded = words.unneeded;
@@ -115,6 +127,7 @@ fn takes_value(command: &clap::Command, subcommand: &str, name: &str) -> Option<
 pub fn run(typed: Typed) -> Result<u8, Failure> {
     let done = match typed.command {
         Command::Apiserver(flags) => apiserver::run(*flags, &typed.unneeded),
+        Command::Gateway(flags) => gateway::run(*flags),
         Command::Store(flags) => store::run(&flags),
         Command::Up(flags) => up::run(&flags),
         Command::Explain(flags) => explain::run(&flags),

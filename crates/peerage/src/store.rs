@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::apiserver::flags::parse_bool;
 use crate::apiserver::settings::{KeyPairFiles, default_data_dir};
+use crate::common_flags::parse_bool;
 use crate::exit::{Failure, Kind};
 use crate::logging::LogFlags;
 pub use run::run;

@@ -9,25 +9,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::common_flags::{AuditFlags, FrontProxyFlags, parse_bool, parse_duration};
 use crate::logging::LogFlags;
-
-/// Reads a boolean as Go's `strconv.ParseBool` does.
-pub fn parse_bool(text: &str) -> Result<bool, String> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err("write true or false".to_owned()),
-    }
-}
-
-/// Reads a duration in Go's notation. No flag has a use for one below zero.
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    match peerage_core::duration::parse(text) {
-        Ok(Some(duration)) => Ok(duration),
-        Ok(None) => Err("it is below zero".to_owned()),
-        Err(error) => Err(format!("{error}; write it like 10m, 1h30m or 1.5s")),
-    }
-}
 
 /// The flags.
 #[derive(Debug, Clone, Args)]
@@ -160,49 +143,9 @@ pub struct ApiserverFlags {
     /// File of bearer tokens, lines of token,user,uid,"group1,group2"
     #[arg(long, value_name = "FILE", help_heading = "Who is asking")]
     pub token_auth_file: Option<PathBuf>,
-    /// Authorities of clients that may speak for others: peers, and authenticating proxies
-    #[arg(long, value_name = "FILE", help_heading = "Who is asking")]
-    pub requestheader_client_ca_file: Option<PathBuf>,
-    /// Common names that such clients must have; empty for any
-    #[arg(
-        long,
-        value_name = "CN",
-        value_delimiter = ',',
-        help_heading = "Who is asking"
-    )]
-    pub requestheader_allowed_names: Vec<String>,
-    /// Headers of the user's name [default: X-Remote-User]
-    #[arg(
-        long,
-        value_name = "NAME",
-        value_delimiter = ',',
-        help_heading = "Who is asking"
-    )]
-    pub requestheader_username_headers: Vec<String>,
-    /// Headers of the user's UID [default: X-Remote-Uid]
-    #[arg(
-        long,
-        value_name = "NAME",
-        value_delimiter = ',',
-        help_heading = "Who is asking"
-    )]
-    pub requestheader_uid_headers: Vec<String>,
-    /// Headers of the user's groups [default: X-Remote-Group]
-    #[arg(
-        long,
-        value_name = "NAME",
-        value_delimiter = ',',
-        help_heading = "Who is asking"
-    )]
-    pub requestheader_group_headers: Vec<String>,
-    /// Prefixes of headers with more about the user [default: X-Remote-Extra-]
-    #[arg(
-        long,
-        value_name = "PREFIX",
-        value_delimiter = ',',
-        help_heading = "Who is asking"
-    )]
-    pub requestheader_extra_headers_prefix: Vec<String>,
+    /// Clients that may speak for others.
+    #[command(flatten)]
+    pub front_proxy: FrontProxyFlags,
     /// Issuer of service account tokens (repeat; the first one issues)
     #[arg(long, value_name = "URL", help_heading = "Who is asking")]
     pub service_account_issuer: Vec<String>,
@@ -230,39 +173,9 @@ pub struct ApiserverFlags {
         help_heading = "What they may do"
     )]
     pub authorization_mode: Vec<String>,
-    /// What to audit (audit.k8s.io/v1 Policy)
-    #[arg(long, value_name = "FILE", help_heading = "What they may do")]
-    pub audit_policy_file: Option<PathBuf>,
-    /// Where audit lines go; - for standard output
-    #[arg(long, value_name = "FILE", help_heading = "What they may do")]
-    pub audit_log_path: Option<PathBuf>,
-    /// Size in megabytes at which the audit log is rotated; 0 for 100, as in Kubernetes
-    #[arg(
-        long,
-        value_name = "MB",
-        default_value_t = 0,
-        help_heading = "What they may do"
-    )]
-    pub audit_log_maxsize: u64,
-    /// Days that rotated audit logs are kept; 0 for any number
-    #[arg(
-        long,
-        value_name = "DAYS",
-        default_value_t = 0,
-        help_heading = "What they may do"
-    )]
-    pub audit_log_maxage: u32,
-    /// Rotated audit logs that are kept; 0 for any number
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 0,
-        help_heading = "What they may do"
-    )]
-    pub audit_log_maxbackup: u32,
-    /// Form of audit lines; json is the only one
-    #[arg(long, value_name = "FORMAT", default_value = "json", hide = true)]
-    pub audit_log_format: String,
+    /// What is recorded of requests.
+    #[command(flatten)]
+    pub audit: AuditFlags,
 
     /// Where objects are kept: sqlite:FILE, memory, or etcd [default: sqlite:store.db in --data-dir, or etcd with --etcd-servers]
     #[arg(long, value_name = "WHERE", help_heading = "Store")]

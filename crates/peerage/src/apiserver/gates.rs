@@ -37,7 +37,7 @@ impl FeatureGates {
             let (name, value) = pair.split_once('=').ok_or_else(wrong)?;
             // Components of Kubernetes take `kube:Name=true` too.
             let name = name.trim().trim_start_matches("kube:");
-            let on = super::flags::parse_bool(value.trim()).map_err(|_| wrong())?;
+            let on = crate::common_flags::parse_bool(value.trim()).map_err(|_| wrong())?;
             match name {
                 PROXY => gates.proxy = on,
                 IDENTITY => gates.identity = on,

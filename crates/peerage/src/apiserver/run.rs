@@ -9,14 +9,12 @@ use peerage_apiserver::options::{
 };
 use peerage_apiserver::{Options, RunError, Running};
 use peerage_catalogue::RuntimeConfig;
-use peerage_core::audit::Policy;
 use peerage_http::reload;
 use peerage_store::sqlite::{SqliteOptions, SqliteStore};
 use peerage_store::{OpenError, Store, memory::MemoryStore};
 
 use super::settings::{ApiserverSettings, Audit, AuthorizationMode, FrontProxy, Storage};
 use super::{SettingsError, own_pki};
-use crate::client::chain;
 use crate::exit::{Failure, Kind};
 use crate::signals::Signals;
 
@@ -205,20 +203,8 @@ fn request_header(front_proxy: &FrontProxy) -> options::RequestHeader {
 }
 
 fn audit(audit: &Audit) -> Result<options::Audit, SettingsError> {
-    let wrong = |problem: String| SettingsError::AuditPolicy {
-        path: audit.policy.clone(),
-        problem,
-    };
-    let text =
-        std::fs::read_to_string(&audit.policy).map_err(|source| SettingsError::ReadFile {
-            flag: "--audit-policy-file",
-            path: audit.policy.clone(),
-            source,
-        })?;
-    let document = serde_saphyr::from_str(&text).map_err(|e| wrong(e.to_string()))?;
-    let policy = Policy::parse(document).map_err(|e| wrong(chain(&e)))?;
     Ok(options::Audit {
-        policy: Some(policy),
+        policy: Some(audit.read_policy()?),
         path: Some(audit.log.clone()),
         max_size: audit.max_size,
         max_age: audit.max_age,

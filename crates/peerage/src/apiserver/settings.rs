@@ -16,11 +16,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use peerage_core::audit::Policy;
+
 use super::flags::ApiserverFlags;
 use super::gates::FeatureGates;
 pub use super::storage::Storage;
 use super::{SettingsError, storage};
-pub(super) use parts::pair;
+use crate::client::chain;
+pub(crate) use parts::pair;
 
 /// A certificate and its private key, as files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,6 +163,24 @@ pub struct Audit {
     pub max_backups: u32,
 }
 
+impl Audit {
+    /// Reads the policy.
+    pub fn read_policy(&self) -> Result<Policy, SettingsError> {
+        let wrong = |problem: String| SettingsError::AuditPolicy {
+            path: self.policy.clone(),
+            problem,
+        };
+        let text =
+            std::fs::read_to_string(&self.policy).map_err(|source| SettingsError::ReadFile {
+                flag: "--audit-policy-file",
+                path: self.policy.clone(),
+                source,
+            })?;
+        let document = serde_saphyr::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+        Policy::parse(document).map_err(|e| wrong(chain(&e)))
+    }
+}
+
 /// Peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peers {
@@ -204,7 +225,7 @@ impl ApiserverSettings {
             serving: parts::serving(&flags, &data_dir)?,
             authentication: parts::authentication(&flags, peers.proxy.is_some(), &mut warnings)?,
             authorization: parts::authorization(&flags.authorization_mode, &mut warnings)?,
-            audit: parts::audit(&flags)?,
+            audit: flags.audit.settings()?,
             storage: storage::read(&flags, &data_dir)?,
             storage_prefix: storage::prefix(&flags.etcd_prefix)?,
             event_ttl: flags.event_ttl,
@@ -269,7 +290,7 @@ impl ApiserverSettings {
     }
 }
 
-fn check_readable(flag: &'static str, path: &Path) -> Result<(), SettingsError> {
+pub(crate) fn check_readable(flag: &'static str, path: &Path) -> Result<(), SettingsError> {
     match std::fs::File::open(path) {
         Ok(_) => Ok(()),
         Err(source) => Err(SettingsError::ReadFile {

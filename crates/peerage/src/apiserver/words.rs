@@ -1,4 +1,4 @@
-//! From the words typed after `peerage apiserver` to words that clap reads.
+//! From the words typed after `peerage apiserver` or `peerage gateway` to words that clap reads.
 //!
 //! kube-apiserver's command line is Go's (pflag): names may have `_` for `-`, a boolean takes its value only after `=`,
 //! the last of a repeated flag counts. On top come a YAML file with the same names, and the flags that kube-apiserver
@@ -31,11 +31,24 @@ const ALIASES: [(&str, &str); 2] = [
 /// Names the file that holds more flags.
 const CONFIG: &str = "config";
 
+/// Which of kube-apiserver's flags are accepted although they do nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unknown {
+    /// Those of the table.
+    AsKubeApiserver,
+    /// None: a flag that is not there is a mistake.
+    None,
+}
+
 /// Reads the words typed; `takes_value` says of each flag known to clap whether the next word is its value.
 pub fn read(
     typed: Vec<OsString>,
+    unknown: Unknown,
     takes_value: impl Fn(&str) -> Option<bool>,
 ) -> Result<Words, SettingsError> {
+    let lenient = unknown == Unknown::AsKubeApiserver;
+    let refusal = |name: &str| unneeded::refusal(name).filter(|_| lenient);
+    let unneeded = |name: &str| unneeded::find(name).filter(|_| lenient);
     let typed: Vec<_> = typed.into_iter().map(canonical).collect();
     let file = match config_file(&typed) {
         Some(path) => read_config_file(&path)?,
@@ -44,15 +57,15 @@ pub fn read(
     let on_command_line: BTreeSet<&str> = typed.iter().filter_map(flag_name).collect();
     let mut words = Words::default();
     for (name, value) in &file {
-        if let Some(instead) = unneeded::refusal(name) {
+        if let Some(instead) = refusal(name) {
             let name = name.clone();
             return Err(SettingsError::Refused { name, instead });
         }
-        if unneeded::find(name).is_none() && takes_value(name).is_none() {
+        if unneeded(name).is_none() && takes_value(name).is_none() {
             return Err(SettingsError::UnknownKey { name: name.clone() });
         }
         if !on_command_line.contains(name.as_str()) {
-            words.push_flag(name, vec![format!("--{name}={value}").into()]);
+            words.push_flag(unneeded(name), vec![format!("--{name}={value}").into()]);
         }
     }
     let mut typed = typed.into_iter().peekable();
@@ -61,10 +74,10 @@ pub fn read(
             words.args.push(word);
             continue;
         };
-        if let Some(instead) = unneeded::refusal(&name) {
+        if let Some(instead) = refusal(&name) {
             return Err(SettingsError::Refused { name, instead });
         }
-        let wants_next = match unneeded::find(&name) {
+        let wants_next = match unneeded(&name) {
             Some(flag) => flag.takes_value,
             None => takes_value(&name).unwrap_or(false),
         };
@@ -72,14 +85,14 @@ pub fn read(
         if wants_next && !has_value(&group[0]) {
             group.extend(typed.next());
         }
-        words.push_flag(&name, group);
+        words.push_flag(unneeded(&name), group);
     }
     Ok(words)
 }
 
 impl Words {
-    fn push_flag(&mut self, name: &str, words: Vec<OsString>) {
-        match unneeded::find(name) {
+    fn push_flag(&mut self, unneeded: Option<&'static Unneeded>, words: Vec<OsString>) {
+        match unneeded {
             None => self.args.extend(words),
             Some(flag) if self.unneeded.iter().all(|noted| noted.name != flag.name) => {
                 self.unneeded.push(flag)
@@ -206,7 +219,7 @@ mod tests {
 
     fn words(typed: &[&str]) -> (Vec<String>, Vec<&'static str>) {
         let typed = typed.iter().map(OsString::from).collect();
-        let words = read(typed, takes_value).unwrap();
+        let words = read(typed, Unknown::AsKubeApiserver, takes_value).unwrap();
         (
             words
                 .args
@@ -296,7 +309,9 @@ mod tests {
         ] {
             std::fs::write(&path, text).unwrap();
             let typed = vec![format!("--config={}", path.display()).into()];
-            let message = read(typed, takes_value).unwrap_err().to_string();
+            let message = read(typed, Unknown::AsKubeApiserver, takes_value)
+                .unwrap_err()
+                .to_string();
             assert!(message.contains(expected), "{text}: {message}");
         }
     }

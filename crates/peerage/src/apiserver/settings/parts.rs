@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{
-    Audit, Authentication, AuthorizationMode, FrontProxy, KeyPairFiles, PeerProxy, Peers,
-    ServiceAccounts, Serving,
+    Authentication, AuthorizationMode, KeyPairFiles, PeerProxy, Peers, ServiceAccounts, Serving,
 };
 use crate::apiserver::SettingsError;
-use crate::apiserver::flags::{ApiserverFlags, parse_bool};
+use crate::apiserver::flags::ApiserverFlags;
 use crate::apiserver::gates::FeatureGates;
+use crate::common_flags::parse_bool;
 
 /// Both halves of a pair, or neither.
 pub(crate) fn pair(
@@ -199,21 +199,7 @@ pub(super) fn authentication(
     proxies: bool,
     warnings: &mut Vec<String>,
 ) -> Result<Authentication, SettingsError> {
-    let or = |given: &Vec<String>, default: &str| match given.is_empty() {
-        true => vec![default.to_owned()],
-        false => given.clone(),
-    };
-    let front_proxy = flags
-        .requestheader_client_ca_file
-        .as_ref()
-        .map(|ca| FrontProxy {
-            ca: ca.clone(),
-            allowed_names: flags.requestheader_allowed_names.clone(),
-            user_headers: or(&flags.requestheader_username_headers, "X-Remote-User"),
-            uid_headers: or(&flags.requestheader_uid_headers, "X-Remote-Uid"),
-            group_headers: or(&flags.requestheader_group_headers, "X-Remote-Group"),
-            extra_prefixes: or(&flags.requestheader_extra_headers_prefix, "X-Remote-Extra-"),
-        });
+    let front_proxy = flags.front_proxy.settings();
     if proxies && front_proxy.is_none() {
         warnings.push(
             "no --requestheader-client-ca-file: requests that peers send here are refused (401), because nobody may \
@@ -274,30 +260,4 @@ pub(super) fn authorization(
         );
     }
     Ok(modes)
-}
-
-pub(super) fn audit(flags: &ApiserverFlags) -> Result<Option<Audit>, SettingsError> {
-    if flags.audit_log_format != "json" {
-        return Err(SettingsError::AuditFormat {
-            format: flags.audit_log_format.clone(),
-        });
-    }
-    match (&flags.audit_policy_file, &flags.audit_log_path) {
-        (Some(policy), Some(log)) => Ok(Some(Audit {
-            policy: policy.clone(),
-            log: log.clone(),
-            max_size: flags.audit_log_maxsize,
-            max_age: flags.audit_log_maxage,
-            max_backups: flags.audit_log_maxbackup,
-        })),
-        (None, None) => Ok(None),
-        (Some(_), None) => Err(SettingsError::HalfAnAudit {
-            given: "--audit-policy-file",
-            missing: "--audit-log-path",
-        }),
-        (None, Some(_)) => Err(SettingsError::HalfAnAudit {
-            given: "--audit-log-path",
-            missing: "--audit-policy-file",
-        }),
-    }
 }

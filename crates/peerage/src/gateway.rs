@@ -1,0 +1,45 @@
+//! `peerage gateway`: from the command line to one running gateway.
+//!
+//! `flags.rs` lists the flags, `settings.rs` checks them against each other, `run.rs` reads the files and starts it.
+
+pub mod flags;
+mod run;
+pub mod settings;
+
+pub use flags::GatewayFlags;
+pub use settings::GatewaySettings;
+
+use crate::exit::Failure;
+use crate::signals::Signals;
+
+/// What `--help` says after the flags.
+pub const AFTER_HELP: &str = "\
+Write --flag=value or --flag value; --flag=false for a switch; lists by repeating the flag.\n\n\
+Examples:\n  \
+  # beside each server (a sidecar): the server listens on 6444, clients come to 6443\n  \
+  peerage gateway --upstream=https://127.0.0.1:6444 --peer=https://10.0.0.2:6444 --peer=https://10.0.0.3:6444 \\\n    \
+    --peer-ca-file=pki/ca.crt --client-ca-file=pki/ca.crt \\\n    \
+    --proxy-client-cert-file=pki/front-proxy-client.crt --proxy-client-key-file=pki/front-proxy-client.key \\\n    \
+    --tls-cert-file=pki/apiserver.crt --tls-private-key-file=pki/apiserver.key\n\n  \
+  # in front of all servers (a balancer): no --upstream\n  \
+  peerage gateway --peer='https://10.0.0.1:6443;zone=a' --peer='https://10.0.0.2:6443;zone=b' --zone=a …";
+
+/// Runs `peerage gateway` until it is asked to stop.
+pub fn run(flags: GatewayFlags) -> Result<(), Failure> {
+    let (log, with_stdin) = (flags.log.clone(), flags.exit_with_stdin);
+    let settings = GatewaySettings::new(&flags)?;
+    crate::logging::start(&log)?;
+    for warning in &settings.warnings {
+        tracing::warn!("{warning}");
+    }
+    for note in &settings.notes {
+        tracing::info!("{note}");
+    }
+    crate::runtime()?.block_on(async {
+        let signals = Signals::listen()?;
+        if with_stdin {
+            signals.stop_with_stdin();
+        }
+        run::run(settings, &signals).await
+    })
+}

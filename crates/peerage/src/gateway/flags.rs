@@ -1,0 +1,147 @@
+//! The flags of `peerage gateway`, as typed. What they mean together is `settings.rs`'s matter.
+//!
+//! Names are kube-apiserver's wherever it has the flag.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::common_flags::{AuditFlags, FrontProxyFlags, parse_bool, parse_duration};
+use crate::logging::LogFlags;
+
+/// Which servers may write what several of them serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WritesFlag {
+    /// The newest that answers: no older server erases fields that only the newer knows.
+    Newest,
+    /// Whichever the request goes to anyway.
+    Local,
+}
+
+/// How users with a certificate are told to the servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IdentityFlag {
+    /// X-Remote-User and its kin, over connections that show the front-proxy certificate.
+    FrontProxy,
+    /// Impersonate-User and its kin, as a user who may impersonate.
+    Impersonate,
+}
+
+/// The flags.
+#[derive(Debug, Clone, Args)]
+pub struct GatewayFlags {
+    /// YAML file with the names of these flags as keys; the command line wins
+    #[arg(long, value_name = "FILE", help_heading = "General")]
+    pub config: Option<PathBuf>,
+    /// Print the settings in force, with where each came from, and exit
+    #[arg(long, help_heading = "General")]
+    pub print_config: bool,
+    /// Stop when standard input ends
+    #[arg(long, hide = true)]
+    pub exit_with_stdin: bool,
+
+    /// The server that the gateway stands beside: it is asked first, and its discovery is the gateway's own. Without it
+    /// the gateway is a balancer
+    #[arg(long, value_name = "URL", help_heading = "Servers")]
+    pub upstream: Option<String>,
+    /// Another server, https://HOST:PORT, with ;zone=NAME if it is in one (repeat)
+    #[arg(long, value_name = "URL", help_heading = "Servers")]
+    pub peer: Vec<String>,
+    /// The failure domain that the gateway is in; servers in it are preferred
+    #[arg(long, value_name = "NAME", help_heading = "Servers")]
+    pub zone: Option<String>,
+    /// Which servers may write what several of them serve [default: newest as balancer, local beside a server]
+    #[arg(long, value_enum, help_heading = "Servers")]
+    pub writes: Option<WritesFlag>,
+    /// Authorities of the servers' certificates
+    #[arg(long, value_name = "FILE", help_heading = "Servers")]
+    pub peer_ca_file: Option<PathBuf>,
+    /// Name that the servers' certificates must have
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "kubernetes.default.svc",
+        help_heading = "Servers"
+    )]
+    pub peer_server_name: String,
+    /// Client certificate towards the servers, of their --requestheader-client-ca-file
+    #[arg(long, value_name = "FILE", help_heading = "Servers")]
+    pub proxy_client_cert_file: Option<PathBuf>,
+    /// Its private key
+    #[arg(long, value_name = "FILE", help_heading = "Servers")]
+    pub proxy_client_key_file: Option<PathBuf>,
+    /// How users who show a client certificate are told to the servers
+    #[arg(
+        long,
+        value_enum,
+        default_value = "front-proxy",
+        help_heading = "Servers"
+    )]
+    pub identity: IdentityFlag,
+    /// How long a server that is gone is still expected: its APIs answer 503 with Retry-After, then 404
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration, help_heading = "Servers")]
+    pub peer_hold: Duration,
+    /// Name the server that answered (X-Peerage-Peer) to everyone, not only to system:masters
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = parse_bool, action = clap::ArgAction::Set, help_heading = "Servers")]
+    pub peer_header_for_all: bool,
+
+    /// Address to listen on
+    #[arg(
+        long,
+        value_name = "IP",
+        default_value = "0.0.0.0",
+        help_heading = "Serving"
+    )]
+    pub bind_address: IpAddr,
+    /// Port to listen on; 0 for any free one
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = 6443,
+        help_heading = "Serving"
+    )]
+    pub secure_port: u16,
+    /// Serving certificate
+    #[arg(long, value_name = "FILE", help_heading = "Serving")]
+    pub tls_cert_file: Option<PathBuf>,
+    /// Its private key
+    #[arg(long, value_name = "FILE", help_heading = "Serving")]
+    pub tls_private_key_file: Option<PathBuf>,
+    /// Where the gateway's own /healthz, /readyz, /metrics and /debug/peers are, over plain HTTP; empty for nowhere
+    #[arg(
+        long,
+        value_name = "IP:PORT",
+        default_value = "127.0.0.1:10440",
+        value_parser = parse_address,
+        help_heading = "Serving"
+    )]
+    pub admin_bind_address: Option<SocketAddr>,
+    /// Time between /readyz failing and the end of serving when the gateway is stopped
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration, help_heading = "Serving")]
+    pub shutdown_delay_duration: Duration,
+    /// How long open requests may go on after that
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration, help_heading = "Serving")]
+    pub drain_timeout: Duration,
+
+    /// Authorities of client certificates: who shows one is told to the servers by name
+    #[arg(long, value_name = "FILE", help_heading = "Who is asking")]
+    pub client_ca_file: Option<PathBuf>,
+    /// Clients that may speak for others.
+    #[command(flatten)]
+    pub front_proxy: FrontProxyFlags,
+
+    /// What is recorded of requests.
+    #[command(flatten)]
+    pub audit: AuditFlags,
+    /// Flags of logging.
+    #[command(flatten)]
+    pub log: LogFlags,
+}
+
+/// An address, or nothing.
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "write it like 127.0.0.1:10440".to_owned())
+}

@@ -1,0 +1,148 @@
+//! From settings to a running gateway: reads the files, fills in the gateway crate's options, waits for signals.
+
+use std::sync::Arc;
+
+use peerage_auth::audit::{AuditLog, AuditMetrics, AuditOptions, Rotation};
+use peerage_auth::identity_headers::Family;
+use peerage_auth::{AuthenticatorOptions, RequestHeaderOptions};
+use peerage_gateway::{GatewayError, GatewayOptions};
+use peerage_http::tls::{ClientTlsOptions, ServerTlsOptions};
+use peerage_http::{ClientTls, Pem, ServerTls, TlsError};
+use peerage_proxy::{PeerRecord, Rendering, Writes};
+use tokio::sync::watch;
+
+use super::flags::{IdentityFlag, WritesFlag};
+use super::settings::{GatewaySettings, ServerAddress};
+use crate::apiserver::settings::{Audit, FrontProxy};
+use crate::exit::{Failure, Kind};
+use crate::signals::Signals;
+
+/// Runs a gateway until it is asked to stop.
+pub(super) async fn run(settings: GatewaySettings, signals: &Signals) -> Result<(), Failure> {
+    let options = options(settings)?;
+    let running = peerage_gateway::start(options, signals.shutdown.clone()).await?;
+    loop {
+        tokio::select! {
+            () = signals.shutdown.cancelled() => break,
+            () = signals.refresh.notified() => running.refresh(),
+        }
+    }
+    running.wait().await;
+    Ok(())
+}
+
+fn options(settings: GatewaySettings) -> Result<GatewayOptions, Failure> {
+    let beside = settings.upstream.as_ref().map(id);
+    let servers = settings.upstream.iter().chain(&settings.peers);
+    let records: Arc<[PeerRecord]> = servers.map(record).collect();
+    let audit_metrics = AuditMetrics::default();
+    Ok(GatewayOptions {
+        bind: settings.bind,
+        admin: settings.admin,
+        tls: serving_tls(&settings)?,
+        authentication: AuthenticatorOptions {
+            client_ca: settings.client_ca.as_ref().map(Pem::file),
+            request_header: settings.front_proxy.as_ref().map(request_header),
+            token_file: None,
+            anonymous: true,
+        },
+        vouching: server_tls(&settings, true)?,
+        passing: server_tls(&settings, false)?,
+        family: match settings.identity {
+            IdentityFlag::FrontProxy => Family::FrontProxy,
+            IdentityFlag::Impersonate => Family::Impersonation,
+        },
+        records: watch::channel(records).1,
+        beside,
+        zone: settings.zone.as_deref().map(Into::into),
+        writes: match settings.writes {
+            WritesFlag::Newest => Writes::Newest,
+            WritesFlag::Local => Writes::Local,
+        },
+        hold: settings.hold,
+        name_server_to_all: settings.header_for_all,
+        rendering: Rendering {
+            serves_v2beta1: true,
+            ..Rendering::default()
+        },
+        audit: audit_log(settings.audit.as_ref(), audit_metrics.clone())?,
+        audit_metrics,
+        shutdown_delay: settings.shutdown_delay,
+        drain: settings.drain,
+    })
+}
+
+fn id(server: &ServerAddress) -> Arc<str> {
+    server.authority.as_str().into()
+}
+
+fn record(server: &ServerAddress) -> PeerRecord {
+    PeerRecord {
+        id: id(server),
+        address: Some(server.authority.clone()),
+        identity_lease: None,
+        endpoint_live: true,
+        zone: server.zone.as_deref().map(Into::into),
+    }
+}
+
+fn serving_tls(settings: &GatewaySettings) -> Result<ServerTls, TlsError> {
+    let pair = &settings.pair;
+    let mut tls = ServerTlsOptions::new(Pem::file(&pair.certificate), Pem::file(&pair.key));
+    tls.client_cas
+        .extend(settings.client_ca.iter().map(Pem::file));
+    let front = settings.front_proxy.iter();
+    tls.client_cas
+        .extend(front.map(|front| Pem::file(&front.ca)));
+    ServerTls::load(tls)
+}
+
+/// How servers are connected to, with the client pair or without any.
+fn server_tls(settings: &GatewaySettings, vouching: bool) -> Result<ClientTls, TlsError> {
+    let mut tls = ClientTlsOptions::new(Pem::file(&settings.server_ca));
+    tls.server_name.clone_from(&settings.server_name);
+    let pair = &settings.client_pair;
+    tls.identity = vouching.then(|| (Pem::file(&pair.certificate), Pem::file(&pair.key)));
+    ClientTls::load(tls)
+}
+
+fn request_header(front: &FrontProxy) -> RequestHeaderOptions {
+    RequestHeaderOptions {
+        client_ca: Pem::file(&front.ca),
+        allowed_names: front.allowed_names.clone(),
+        username_headers: front.user_headers.clone(),
+        uid_headers: front.uid_headers.clone(),
+        group_headers: front.group_headers.clone(),
+        extra_header_prefixes: front.extra_prefixes.clone(),
+    }
+}
+
+fn audit_log(audit: Option<&Audit>, metrics: AuditMetrics) -> Result<AuditLog, Failure> {
+    let Some(audit) = audit else {
+        return Ok(AuditLog::off());
+    };
+    let mut options = AuditOptions::new(audit.read_policy()?);
+    options.path = Some(audit.log.clone());
+    options.rotation = Rotation {
+        max_bytes: match audit.max_size {
+            0 => Rotation::default().max_bytes,
+            megabytes => megabytes << 20,
+        },
+        max_age_days: audit.max_age,
+        max_backups: audit.max_backups as usize,
+    };
+    options.metrics = metrics;
+    AuditLog::open(options).map_err(|error| Failure::new(Kind::Unavailable, error))
+}
+
+impl From<GatewayError> for Failure {
+    fn from(error: GatewayError) -> Self {
+        Self::new(Kind::Unavailable, error)
+    }
+}
+
+impl From<TlsError> for Failure {
+    fn from(error: TlsError) -> Self {
+        Self::new(Kind::Unavailable, error)
+    }
+}

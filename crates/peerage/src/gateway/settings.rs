@@ -1,0 +1,218 @@
+//! The settings of one gateway: plain values, checked against each other. Nothing is opened or started but to see that
+//! the files are there.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::uri::Authority;
+
+use super::flags::{GatewayFlags, IdentityFlag, WritesFlag};
+use crate::apiserver::SettingsError;
+use crate::apiserver::settings::{Audit, FrontProxy, KeyPairFiles, check_readable, pair};
+
+/// A server behind the gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerAddress {
+    /// Host and port.
+    pub authority: Authority,
+    /// The failure domain that it is in.
+    pub zone: Option<String>,
+}
+
+/// One gateway.
+#[derive(Debug, Clone)]
+pub struct GatewaySettings {
+    /// Where clients connect.
+    pub bind: SocketAddr,
+    /// Where its own health and metrics are.
+    pub admin: Option<SocketAddr>,
+    /// The serving pair.
+    pub pair: KeyPairFiles,
+    /// The server that the gateway stands beside.
+    pub upstream: Option<ServerAddress>,
+    /// The other servers.
+    pub peers: Vec<ServerAddress>,
+    /// The failure domain that the gateway is in.
+    pub zone: Option<String>,
+    /// Which servers may write what several of them serve.
+    pub writes: WritesFlag,
+    /// Authorities of the servers' certificates.
+    pub server_ca: PathBuf,
+    /// The name that these must have.
+    pub server_name: String,
+    /// The client pair towards the servers.
+    pub client_pair: KeyPairFiles,
+    /// How users are told to the servers.
+    pub identity: IdentityFlag,
+    /// How long a server that is gone is still expected.
+    pub hold: Duration,
+    /// Whether everyone is told which server answered.
+    pub header_for_all: bool,
+    /// Between no longer being ready and the end of serving.
+    pub shutdown_delay: Duration,
+    /// How long open requests may go on after that.
+    pub drain: Duration,
+    /// Authorities of client certificates.
+    pub client_ca: Option<PathBuf>,
+    /// Clients that may speak for others.
+    pub front_proxy: Option<FrontProxy>,
+    /// Audit, if it is kept.
+    pub audit: Option<Audit>,
+    /// What the reader of the log should mend.
+    pub warnings: Vec<String>,
+    /// What the reader of the log should know.
+    pub notes: Vec<String>,
+}
+
+/// What a missing flag is for.
+const SERVING: &str = "clients are answered over TLS";
+const CA: &str = "nothing is sent to a server whose certificate cannot be checked";
+const CLIENT: &str = "discovery is read and users are vouched for over connections that show it (`peerage pki init` makes \
+                      front-proxy-client.crt and .key; kubeadm keeps them in /etc/kubernetes/pki)";
+
+impl GatewaySettings {
+    /// Checks the flags against each other.
+    pub fn new(flags: &GatewayFlags) -> Result<Self, SettingsError> {
+        let names = ("--tls-cert-file", "--tls-private-key-file");
+        let serving = pair(names, &flags.tls_cert_file, &flags.tls_private_key_file)?;
+        let names = ("--proxy-client-cert-file", "--proxy-client-key-file");
+        let client = pair(
+            names,
+            &flags.proxy_client_cert_file,
+            &flags.proxy_client_key_file,
+        )?;
+        let upstream = flags.upstream.as_deref();
+        let upstream = upstream.map(|url| server("--upstream", url)).transpose()?;
+        let peers = flags.peer.iter().map(|url| server("--peer", url));
+        let peers = peers.collect::<Result<Vec<_>, _>>()?;
+        if upstream.is_none() && peers.is_empty() {
+            return Err(SettingsError::NoServers);
+        }
+        let writes = flags.writes.unwrap_or(match upstream {
+            Some(_) => WritesFlag::Local,
+            None => WritesFlag::Newest,
+        });
+        let settings = Self {
+            bind: SocketAddr::new(flags.bind_address, flags.secure_port),
+            admin: flags.admin_bind_address,
+            pair: serving.ok_or_else(|| missing("--tls-cert-file", SERVING))?,
+            writes,
+            warnings: warnings(flags),
+            notes: notes(upstream.is_some(), writes),
+            upstream,
+            peers,
+            zone: flags.zone.clone(),
+            server_ca: flags
+                .peer_ca_file
+                .clone()
+                .ok_or_else(|| missing("--peer-ca-file", CA))?,
+            server_name: flags.peer_server_name.clone(),
+            client_pair: client.ok_or_else(|| missing("--proxy-client-cert-file", CLIENT))?,
+            identity: flags.identity,
+            hold: flags.peer_hold,
+            header_for_all: flags.peer_header_for_all,
+            shutdown_delay: flags.shutdown_delay_duration,
+            drain: flags.drain_timeout,
+            client_ca: flags.client_ca_file.clone(),
+            front_proxy: flags.front_proxy.settings(),
+            audit: flags.audit.settings()?,
+        };
+        settings.check_files()?;
+        Ok(settings)
+    }
+
+    /// Each file that was named has to be there.
+    fn check_files(&self) -> Result<(), SettingsError> {
+        let mut files: Vec<(&'static str, &Path)> = vec![
+            ("--tls-cert-file", &self.pair.certificate),
+            ("--tls-private-key-file", &self.pair.key),
+            ("--peer-ca-file", &self.server_ca),
+            ("--proxy-client-cert-file", &self.client_pair.certificate),
+            ("--proxy-client-key-file", &self.client_pair.key),
+        ];
+        files.extend(
+            self.client_ca
+                .iter()
+                .map(|file| ("--client-ca-file", &**file)),
+        );
+        let front = self.front_proxy.iter();
+        files.extend(front.map(|front| ("--requestheader-client-ca-file", &*front.ca)));
+        let audit = self.audit.iter();
+        files.extend(audit.map(|audit| ("--audit-policy-file", &*audit.policy)));
+        files
+            .into_iter()
+            .try_for_each(|(flag, file)| check_readable(flag, file))
+    }
+}
+
+fn missing(flag: &'static str, why: &'static str) -> SettingsError {
+    SettingsError::Missing { flag, why }
+}
+
+/// `https://host:port`, and `;zone=name` behind it.
+fn server(flag: &'static str, text: &str) -> Result<ServerAddress, SettingsError> {
+    let wrong = || SettingsError::ServerUrl {
+        flag,
+        url: text.to_owned(),
+    };
+    let mut parts = text.split(';');
+    let url = parts.next().unwrap_or_default();
+    let mut zone = None;
+    for part in parts {
+        match part.split_once('=') {
+            Some(("zone", name)) if !name.is_empty() => zone = Some(name.to_owned()),
+            _ => return Err(wrong()),
+        }
+    }
+    let rest = url.strip_prefix("https://").ok_or_else(wrong)?;
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let authority: Authority = rest.parse().map_err(|_| wrong())?;
+    if authority.host().is_empty() || rest.contains('@') {
+        return Err(wrong());
+    }
+    let authority = match authority.port_u16() {
+        Some(_) => authority,
+        None => format!("{rest}:443").parse().map_err(|_| wrong())?,
+    };
+    Ok(ServerAddress { authority, zone })
+}
+
+fn warnings(flags: &GatewayFlags) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if flags.client_ca_file.is_none() {
+        warnings.push(
+            "no --client-ca-file: clients that show a certificate are passed on without it, so the servers take them for \
+             anonymous; give the servers' own --client-ca-file"
+                .to_owned(),
+        );
+    }
+    if flags.identity == IdentityFlag::Impersonate {
+        warnings.push(
+            "--identity=impersonate: the servers' audit logs name the gateway's user and, as impersonated, the client; a \
+             client with a certificate cannot impersonate others itself, its UID needs servers from 1.22 on, and the \
+             gateway's user needs the verb impersonate on users, groups, uids and userextras"
+                .to_owned(),
+        );
+    }
+    warnings
+}
+
+fn notes(beside: bool, writes: WritesFlag) -> Vec<String> {
+    let kind = if beside {
+        "beside one server"
+    } else {
+        "as a balancer"
+    };
+    let consequence = match writes {
+        WritesFlag::Newest => {
+            "--writes=newest: what several servers serve is written through the newest that answers, so that no older \
+             one erases fields that only it knows; the newest carries all writes"
+        }
+        WritesFlag::Local => {
+            "--writes=local: a write goes to the server that any request would go to; an older server erases fields of \
+             the object that only a newer one knows"
+        }
+    };
+    vec![format!("running {kind}"), consequence.to_owned()]
+}
