@@ -7,6 +7,7 @@
 //! | [`etcd`] | a real etcd |
 //! | [`apiserver`] | a real kube-apiserver |
 //! | [`ours`] | `peerage store` and `peerage apiserver` beside them, in the same form |
+//! | [`gateway`] | `peerage gateway` in front of them |
 //! | [`controllers`] | a real kube-controller-manager |
 //! | [`plane`] | a store and several servers with one set of certificates |
 //!
@@ -35,6 +36,7 @@
 pub mod apiserver;
 pub mod controllers;
 pub mod etcd;
+pub mod gateway;
 pub mod ours;
 pub mod plane;
 pub mod ports;
@@ -43,5 +45,6 @@ pub mod program;
 pub use apiserver::{Apiserver, ApiserverSpec, KubeApiserver};
 pub use controllers::ControllerManager;
 pub use etcd::{Etcd, EtcdSpec};
+pub use gateway::{Gateway, GatewaySpec, RunningGateway};
 pub use ours::{PeerageApiserver, PeerageStore};
 pub use plane::{Backend, ControlPlane, Lent, Logs, Shared};

@@ -6,12 +6,14 @@
 //! | module | what it shows |
 //! |---|---|
 //! | `fidelity` | that a real kube-apiserver and `peerage apiserver` on one etcd take each other for peers |
+//! | `gateway` | that clients of a gateway get what any server behind it can do |
 //! | `pair` | that the real servers are what the other suites take them for |
 //! | `store_on_etcd` | the store's conformance suite, and getting in, on real etcds |
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod fidelity;
+mod gateway;
 mod pair;
 mod store_on_etcd;
 mod versions;

@@ -1,0 +1,117 @@
+//! `peerage gateway` in front of servers, in the same form as the servers themselves.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use super::apiserver::Apiserver;
+use super::ports;
+use crate::daemon::{DaemonSpec, Ready};
+use crate::pki::Pki;
+use crate::process::AUDIT_POLICY;
+
+/// How a gateway is started.
+#[derive(Debug, Clone, Default)]
+pub struct GatewaySpec {
+    name: String,
+    upstream: Option<String>,
+    peers: Vec<String>,
+    flags: Vec<String>,
+}
+
+/// What a test makes gateways of.
+pub struct Gateway;
+
+/// A gateway that runs.
+pub struct RunningGateway {
+    /// It answers like a server.
+    pub server: Apiserver,
+    /// Where its own health, metrics and state are.
+    pub admin: SocketAddr,
+}
+
+impl Gateway {
+    /// A gateway beside a server.
+    pub fn beside(server: &Apiserver) -> GatewaySpec {
+        GatewaySpec {
+            name: "gateway".to_owned(),
+            upstream: Some(server.url()),
+            ..GatewaySpec::default()
+        }
+    }
+
+    /// A gateway in front of servers that are all equal.
+    pub fn balancing(servers: &[&Apiserver]) -> GatewaySpec {
+        GatewaySpec {
+            name: "balancer".to_owned(),
+            peers: servers.iter().map(|server| server.url()).collect(),
+            ..GatewaySpec::default()
+        }
+    }
+}
+
+impl std::ops::Deref for RunningGateway {
+    type Target = Apiserver;
+
+    fn deref(&self) -> &Apiserver {
+        &self.server
+    }
+}
+
+impl GatewaySpec {
+    /// With another server behind it.
+    pub fn peer(mut self, server: &Apiserver) -> Self {
+        self.peers.push(server.url());
+        self
+    }
+
+    /// With more flags; the last of a repeated one counts.
+    pub fn flags(mut self, flags: &[&str]) -> Self {
+        self.flags.extend(flags.iter().map(|f| (*f).to_owned()));
+        self
+    }
+
+    /// Starts it with the certificates of a control plane; it is ready when this returns.
+    pub async fn start(self, executable: &Path, pki: &Pki, directory: &Path) -> RunningGateway {
+        let (address, admin) = (ports::free(), ports::free());
+        let name = format!("{}-{}", self.name, address.port());
+        let audit = directory.join(format!("{name}.audit"));
+        let policy = directory.join("audit-policy.yaml");
+        std::fs::write(&policy, AUDIT_POLICY).unwrap();
+        let mut args = vec![
+            "gateway".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={}", address.port()),
+            format!("--admin-bind-address={admin}"),
+            format!("--audit-policy-file={}", policy.display()),
+            format!("--audit-log-path={}", audit.display()),
+            "--requestheader-allowed-names=front-proxy-client".to_owned(),
+        ];
+        let files = [
+            ("tls-cert-file", "server.crt"),
+            ("tls-private-key-file", "server.key"),
+            ("client-ca-file", "ca.crt"),
+            ("peer-ca-file", "ca.crt"),
+            ("proxy-client-cert-file", "front-proxy-client.crt"),
+            ("proxy-client-key-file", "front-proxy-client.key"),
+            ("requestheader-client-ca-file", "front-proxy-ca.crt"),
+        ];
+        for (flag, file) in files {
+            args.push(format!("--{flag}={}", pki.file(file).display()));
+        }
+        args.extend(self.upstream.map(|url| format!("--upstream={url}")));
+        args.extend(self.peers.iter().map(|url| format!("--peer={url}")));
+        args.extend(self.flags);
+        let daemon = DaemonSpec {
+            name,
+            program: executable.to_owned(),
+            args,
+            hostname: None,
+            directory: directory.to_owned(),
+            ready: Ready::Http(admin, "/readyz"),
+        };
+        RunningGateway {
+            server: Apiserver::start(daemon, address, pki, audit).await,
+            admin,
+        }
+    }
+}

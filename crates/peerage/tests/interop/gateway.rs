@@ -1,0 +1,169 @@
+//! `peerage gateway` in front of a pair of real servers that know nothing of each other.
+
+use std::path::Path;
+
+use peerage_testkit::kube::{Backend, ControlPlane, Gateway, Logs, RunningGateway, Shared};
+use peerage_testkit::wire::{Answer, Outgoing};
+use serde_json::{Value, json};
+
+use crate::versions;
+
+/// A pair without proxies of its own, a gateway beside the older and one in front of both.
+struct Gateways {
+    sidecar: RunningGateway,
+    balancer: RunningGateway,
+    plane: ControlPlane,
+}
+
+impl Logs for Gateways {
+    fn logs(&self) -> String {
+        self.plane.logs() + &self.sidecar.log() + &self.balancer.log()
+    }
+}
+
+static GATEWAYS: Shared<Gateways> = Shared::new(|| {
+    Box::pin(async {
+        let spec = |version: String, name: &str| {
+            versions::kube_apiserver(&version)
+                .named(name)
+                .gate("UnknownVersionInteroperabilityProxy=false")
+                .token("bobs-token", "bob", &["devs"])
+        };
+        let plane = ControlPlane::on(Backend::Etcd("3.6"))
+            .server(spec(versions::older(), "older"))
+            .server(spec(versions::newer(), "newer"))
+            .start()
+            .await;
+        let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
+        let (older, newer) = (plane.server("older"), plane.server("newer"));
+        let beside = Gateway::beside(older).peer(newer);
+        let sidecar = beside.start(executable, plane.pki(), plane.directory());
+        let balancing = Gateway::balancing(&[older, newer]);
+        let balancer = balancing.start(executable, plane.pki(), plane.directory());
+        let (sidecar, balancer) = tokio::join!(sidecar, balancer);
+        Gateways {
+            sidecar,
+            balancer,
+            plane,
+        }
+    })
+});
+
+impl Gateways {
+    fn each(&self) -> [(&'static str, &RunningGateway); 2] {
+        [("sidecar", &self.sidecar), ("balancer", &self.balancer)]
+    }
+}
+
+/// What only the newer server has.
+const NEWER_ONLY: &str = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
+
+async fn send(gateway: &RunningGateway, user: &str, request: &Outgoing) -> Answer {
+    gateway.client(user).send(request).await.unwrap()
+}
+
+fn migration(name: &str) -> Value {
+    json!({
+        "apiVersion": "storagemigration.k8s.io/v1",
+        "kind": "StorageVersionMigration",
+        "metadata": {"name": name},
+        "spec": {"resource": {"group": "", "resource": "secrets"}},
+    })
+}
+
+#[tokio::test]
+async fn what_only_the_newer_server_has_is_created_read_and_deleted_through_a_gateway() {
+    let gateways = GATEWAYS.get().await;
+    let older = gateways.plane.server("older").client("admin");
+    let alone = older.send(&Outgoing::new("GET", NEWER_ONLY)).await.unwrap();
+    assert_eq!(alone.status(), 404, "{}", alone.in_words());
+    for (name, gateway) in gateways.each() {
+        let create = Outgoing::new("POST", NEWER_ONLY).json("application/json", &migration(name));
+        let created = send(gateway, "admin", &create).await;
+        assert_eq!(created.status(), 201, "{name}: {}", created.in_words());
+        let target = format!("{NEWER_ONLY}/{name}");
+        let read = send(gateway, "admin", &Outgoing::new("GET", &target)).await;
+        assert_eq!(read.status(), 200, "{name}: {}", read.in_words());
+        assert_eq!(read.json()["metadata"]["name"], name);
+        let deleted = send(gateway, "admin", &Outgoing::new("DELETE", &target)).await;
+        assert_eq!(deleted.status(), 200, "{name}: {}", deleted.in_words());
+        let gone = send(gateway, "admin", &Outgoing::new("GET", &target)).await;
+        assert_eq!(gone.status(), 404, "{name}: {}", gone.in_words());
+    }
+}
+
+#[tokio::test]
+async fn the_server_knows_who_is_asking_by_certificate_by_token_and_not_at_all() {
+    let gateways = GATEWAYS.get().await;
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let ask = Outgoing::new("POST", path).json("application/json", &review);
+    for (name, gateway) in gateways.each() {
+        let answer = send(gateway, "alice", &ask).await;
+        let user = &answer.json()["status"]["userInfo"];
+        assert_eq!(user["username"], "alice", "{name}: {}", answer.in_words());
+        let groups = json!(["devs", "system:authenticated"]);
+        assert_eq!(user["groups"], groups, "{name}");
+
+        let with_token = ask.clone().header("Authorization", "Bearer bobs-token");
+        let answer = send(gateway, "anonymous", &with_token).await;
+        let user = &answer.json()["status"]["userInfo"];
+        assert_eq!(user["username"], "bob", "{name}: {}", answer.in_words());
+
+        let answer = send(gateway, "anonymous", &ask).await;
+        assert_eq!(answer.status(), 403, "{name}: {}", answer.in_words());
+        assert!(answer.in_words().contains("system:anonymous"), "{name}");
+
+        let wrong = ask.clone().header("Authorization", "Bearer nobodys");
+        let answer = send(gateway, "anonymous", &wrong).await;
+        assert_eq!(answer.status(), 401, "{name}: {}", answer.in_words());
+    }
+}
+
+#[tokio::test]
+async fn discovery_shows_what_any_server_has() {
+    let gateways = GATEWAYS.get().await;
+    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    for (name, gateway) in gateways.each() {
+        let answer = send(gateway, "admin", &Outgoing::get_as("/apis", accept)).await;
+        assert_eq!(answer.status(), 200, "{name}: {}", answer.in_words());
+        let groups = answer.json()["items"].as_array().unwrap().clone();
+        let has = |group: &Value| group["metadata"]["name"] == "storagemigration.k8s.io";
+        assert!(groups.iter().any(has), "{name}: {groups:?}");
+        let legacy = Outgoing::new("GET", "/apis/storagemigration.k8s.io/v1");
+        let answer = send(gateway, "admin", &legacy).await;
+        assert_eq!(answer.status(), 200, "{name}: {}", answer.in_words());
+        let openapi = Outgoing::new("GET", "/openapi/v3/apis/storagemigration.k8s.io/v1");
+        let answer = send(gateway, "admin", &openapi).await;
+        assert_eq!(answer.status(), 200, "{name}: {}", answer.in_words());
+    }
+}
+
+#[tokio::test]
+async fn the_balancer_writes_through_the_newest_and_loses_no_field_that_only_it_knows() {
+    let gateways = GATEWAYS.get().await;
+    let node = |name: &str| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+    let status = json!({"status": {"nodeInfo": {"runningInUserNamespace": true}}});
+    let merge = "application/merge-patch+json";
+    let label = json!({"metadata": {"labels": {"seen": "yes"}}});
+    let newer = gateways.plane.server("newer").client("admin");
+    let told =
+        |answer: &Answer| answer.json()["status"]["nodeInfo"]["runningInUserNamespace"].clone();
+    for (name, through, kept) in [
+        ("older", gateways.plane.server("older"), false),
+        ("balancer", &gateways.balancer.server, true),
+    ] {
+        let create = Outgoing::new("POST", "/api/v1/nodes").json("application/json", &node(name));
+        assert_eq!(newer.send(&create).await.unwrap().status(), 201);
+        let target = format!("/api/v1/nodes/{name}");
+        let write = Outgoing::new("PATCH", &format!("{target}/status")).json(merge, &status);
+        let written = newer.send(&write).await.unwrap();
+        assert_eq!(told(&written), json!(true), "{}", written.in_words());
+        let patch = Outgoing::new("PATCH", &target).json(merge, &label);
+        let patched = through.client("admin").send(&patch).await.unwrap();
+        assert_eq!(patched.status(), 200, "{}", patched.in_words());
+        let read = newer.send(&Outgoing::new("GET", &target)).await.unwrap();
+        let expected = if kept { json!(true) } else { Value::Null };
+        assert_eq!(told(&read), expected, "{name}");
+    }
+}
