@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `fidelity` | that a real kube-apiserver and `peerage apiserver` on one etcd take each other for peers |
 //! | `gateway` | that clients of a gateway get what any server behind it can do |
+//! | `kube_on_store` | that a real kube-apiserver on `peerage store` answers as on etcd, and loses nothing |
 //! | `pair` | that the real servers are what the other suites take them for |
 //! | `store_on_etcd` | the store's conformance suite, and getting in, on real etcds |
 
@@ -14,6 +15,8 @@
 
 mod fidelity;
 mod gateway;
+mod kube_on_store;
+mod load;
 mod pair;
 mod store_on_etcd;
 mod versions;
