@@ -178,7 +178,8 @@ impl Client {
         stream.flush().await?;
         loop {
             let head = read_head(&mut stream).await?;
-            if !(100..200).contains(&head.status) {
+            // Switching protocols is final: what follows is no HTTP.
+            if !(100..200).contains(&head.status) || head.status == 101 {
                 let rest = Rest::of(&head, &request.method);
                 let pending = Vec::new();
                 return Ok((

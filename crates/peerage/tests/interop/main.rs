@@ -10,6 +10,7 @@
 //! | `kube_on_store` | that a real kube-apiserver on `peerage store` answers as on etcd, and loses nothing |
 //! | `pair` | that the real servers are what the other suites take them for |
 //! | `store_on_etcd` | the store's conformance suite, and getting in, on real etcds |
+//! | `table` | each row of the README's table, with kube-apiserver's own proxy beside it |
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -19,4 +20,5 @@ mod kube_on_store;
 mod load;
 mod pair;
 mod store_on_etcd;
+mod table;
 mod versions;
