@@ -7,6 +7,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `chain` | who is asking, as far as certificates tell; audit; what never gets through |
+//! | `discovery_authorization` | whether a client may read the documents that are at hand |
 //! | [`options`] | everything that may be decided about a gateway |
 //! | `server` | start, readiness, drain |
 //! | `admin` | health, metrics and state of the gateway itself, on an address of its own |
@@ -15,6 +16,7 @@
 
 mod admin;
 mod chain;
+mod discovery_authorization;
 pub mod options;
 mod server;
 

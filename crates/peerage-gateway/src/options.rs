@@ -36,6 +36,8 @@ pub struct GatewayOptions {
     pub writes: Writes,
     /// How long a server that is gone is still expected.
     pub hold: Duration,
+    /// How long a server's yes counts to whether a client may read discovery and OpenAPI; at zero each request asks.
+    pub discovery_authorization_ttl: Duration,
     /// Whether every client is told which server answered, and not only `system:masters`.
     pub name_server_to_all: bool,
     /// How YAML is written.

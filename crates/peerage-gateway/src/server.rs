@@ -31,6 +31,7 @@ use tracing::{info, warn};
 use crate::GatewayOptions;
 use crate::admin::Admin;
 use crate::chain::{Chain, Shared};
+use crate::discovery_authorization::DiscoveryAuthorization;
 
 /// How often certificate files are looked at.
 const RELOAD: Duration = Duration::from_secs(1);
@@ -144,8 +145,9 @@ pub async fn start(
         draining: AtomicBool::new(false),
         loops: loops(&metrics),
     });
-    let inner = HttpService::new(proxy.layer().layer(proxy.behind()));
-    let chain = Chain::new(shared.clone(), inner);
+    let authorized = authorized(&options, &proxy);
+    authorized.register_metrics(&metrics);
+    let chain = Chain::new(shared.clone(), HttpService::new(authorized));
     let serving = life.child_token();
     let server_metrics = ServerMetrics::default();
     server_metrics.register(&metrics);
@@ -234,6 +236,18 @@ fn start_proxy(options: &GatewayOptions, id: &Arc<str>, address: SocketAddr) -> 
     let (_, local) = watch::channel(Arc::new(local));
     let (_, exclusions) = watch::channel(Arc::new(Exclusions::default()));
     PeerProxy::start(proxy, options.records.clone(), local, exclusions)
+}
+
+/// The proxy, with what it knows shown to those who may see it.
+fn authorized(options: &GatewayOptions, proxy: &PeerProxy) -> DiscoveryAuthorization {
+    let known = proxy.clone();
+    DiscoveryAuthorization::new(
+        options.discovery_authorization_ttl,
+        Arc::new(move |method, info| known.answers(method, info)),
+        options.rendering.clone(),
+        HttpService::new(proxy.layer().layer(proxy.behind())),
+        HttpService::new(proxy.behind()),
+    )
 }
 
 /// Follows certificate and CA files.

@@ -68,6 +68,17 @@ impl Asked {
         }
     }
 
+    /// Whether the merged documents have this one, or may have it when more is known.
+    pub(crate) fn may_be_in(&self, view: &PeerView) -> bool {
+        let scope = ViewScope::Merged;
+        let lookup = match self.path {
+            DiscoveryPath::Group => view.legacy_group(scope, &self.group),
+            DiscoveryPath::Resources => view.legacy_resources(scope, &self.group, &self.version),
+            _ => return true,
+        };
+        lookup != Lookup::Unknown || !view.absence_is_certain()
+    }
+
     /// kube-apiserver's router lets nothing but GET through on these.
     fn is_routed(&self) -> bool {
         matches!(self.path, DiscoveryPath::Core | DiscoveryPath::Resources)

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Extensions, HeaderMap, Method, Uri, header};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Uri, header};
 use peerage_auth::PassedCredentials;
 use peerage_auth::identity_headers::{self, Family};
 use peerage_core::{RequestInfo, User, duration};
@@ -26,10 +26,11 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::audit::Audit;
 use crate::error::ProxyError;
-use crate::front::ClientKey;
+use crate::front::{ClientKey, Question};
 use crate::headers::{self, GUARD, GUARD_VALUE, Outgoing};
 use crate::health::InFlight;
 use crate::peer::{Link, Peer};
+use crate::poll::PEER_ACCEPT;
 use crate::shared::Shared;
 
 /// A peer that has not answered for so long is probed meanwhile.
@@ -46,6 +47,8 @@ pub(crate) struct Forward<'a> {
     user: Option<Arc<User>>,
     /// Known to fronts only.
     key: Option<ClientKey>,
+    /// Whether only the status of the answer counts.
+    is_question: bool,
     deadline: Instant,
     started: Instant,
     client: Option<tunnel::Client>,
@@ -149,6 +152,7 @@ impl<'a> Forward<'a> {
             audit,
             user,
             key,
+            is_question: parts.extensions.get::<Question>().is_some(),
             deadline: started + wait,
             started,
             client: client_side,
@@ -163,7 +167,9 @@ impl<'a> Forward<'a> {
             .filter(|(rank, peer)| rank.usable() && !peer.is_disproved(self.info))
             .collect();
         match (&self.shared.front, self.key) {
-            (Some(front), Some(key)) => ranked = front.order(self.info, key, ranked),
+            (Some(front), Some(key)) => {
+                ranked = front.order(self.info, key, self.is_question, ranked)
+            }
             _ => ranked.sort_by_key(|(rank, _)| *rank),
         }
         ranked.truncate(self.shared.options.forward.attempts);
@@ -185,6 +191,7 @@ impl<'a> Forward<'a> {
                 break;
             };
             self.set_guard(&peer, &mut request);
+            self.set_condition(&peer, &mut request);
             let in_flight = peer.health.begin();
             match self.attempt(&peer, &link, request, replayable).await {
                 Ok(response) => match self.examine(&peer, response).await {
@@ -261,6 +268,26 @@ impl<'a> Forward<'a> {
             request.headers_mut().remove(GUARD);
         } else {
             request.headers_mut().insert(GUARD, GUARD_VALUE);
+        }
+    }
+
+    /// Has a question answered without the document wherever this server's own tag of it is known.
+    fn set_condition(&self, peer: &Peer, request: &mut Request) {
+        if !self.is_question {
+            return;
+        }
+        let heard = peer.documents();
+        let (tag, accept) = match (self.info.path(), heard.as_deref()) {
+            ("/api", Some(heard)) => (heard.core.etag.clone(), PEER_ACCEPT),
+            ("/apis", Some(heard)) => (heard.groups.etag.clone(), PEER_ACCEPT),
+            // Any tag of this document fits, for every server that makes one.
+            ("/openapi/v2", _) => (Some(HeaderValue::from_static("*")), "application/json"),
+            _ => (None, ""),
+        };
+        if let Some(tag) = tag {
+            let headers = request.headers_mut();
+            headers.insert(header::IF_NONE_MATCH, tag);
+            headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
         }
     }
 

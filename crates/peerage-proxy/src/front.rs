@@ -51,6 +51,24 @@ pub enum Writes {
     Local,
 }
 
+/// Marks a request as a question: the answer decides whether a client may read a document that is at hand already.
+///
+/// It goes to the server that the client's own lists go to, under the condition that the document differs from the one
+/// that this server is known to have, so that a yes costs it nothing but the check. It is no traffic to be reported.
+#[derive(Clone, Copy, Debug)]
+pub struct Question;
+
+/// Who answers a request for a document ([`PeerProxy::answers`](crate::PeerProxy::answers)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// It is no request for such a document: whoever serves what it asks for.
+    AsRouted,
+    /// The proxy itself, from what it knows, to anybody who asks.
+    FromMemory,
+    /// One of the servers, because it has to say that there is no such document or method.
+    Server,
+}
+
 /// How long after its last write a client reads from the newest server too.
 const READS_FOLLOW: Duration = Duration::from_secs(600);
 
@@ -111,6 +129,7 @@ impl Front {
         &self,
         info: &RequestInfo<'_>,
         client: ClientKey,
+        is_question: bool,
         mut peers: Vec<(Rank, Arc<Peer>)>,
     ) -> Vec<(Rank, Arc<Peer>)> {
         if self.wants_newest(info, client, &peers) {
@@ -118,7 +137,7 @@ impl Front {
             // An older server is no second choice: it would erase what the newest stored.
             peers.retain(|(_, peer)| peer.version() == newest);
         }
-        let sticks = matches!(info.verb(), "list" | "watch");
+        let sticks = is_question || matches!(info.verb(), "list" | "watch");
         peers.sort_by_cached_key(|(rank, peer)| {
             let elsewhere = self.options.zone.is_some() && peer.zone() != self.options.zone;
             let place = (!self.is_beside(peer), elsewhere);

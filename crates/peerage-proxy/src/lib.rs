@@ -75,6 +75,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use peerage_core::RequestInfo;
 use peerage_http::metrics::Registry;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
@@ -83,7 +84,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 pub use answer::Form;
 pub use clock::Clock;
 pub use debug::DebugPeers;
-pub use front::{FrontOptions, Writes};
+pub use front::{Answers, FrontOptions, Question, Writes};
 pub use options::{ForwardOptions, PollOptions, ProxyOptions};
 pub use peerage_core::{Exclusions, LocalApis, PeerView};
 pub use record::{IdentityLease, PeerRecord};
@@ -164,6 +165,29 @@ impl PeerProxy {
         Behind {
             shared: self.shared.clone(),
             _tasks: self.tasks.clone(),
+        }
+    }
+
+    /// Who answers this request, as far as documents go. Whoever lets a front answer from memory has to know that the
+    /// client may read it.
+    #[must_use]
+    pub fn answers(&self, method: &http::Method, info: &RequestInfo<'_>) -> Answers {
+        if info.is_resource_request() {
+            return Answers::AsRouted;
+        }
+        let view = &self.shared.snapshot.load().view;
+        let reads = matches!(*method, http::Method::GET | http::Method::HEAD);
+        if let Some(asked) = discovery::Asked::of(info.path()) {
+            return if reads && asked.may_be_in(view) {
+                Answers::FromMemory
+            } else {
+                Answers::Server
+            };
+        }
+        match openapi::answer::Asked::of(info.path()) {
+            Some(asked) if reads && asked.is_in_memory() => Answers::FromMemory,
+            Some(_) if !reads => Answers::Server,
+            _ => Answers::AsRouted,
         }
     }
 

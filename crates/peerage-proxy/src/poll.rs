@@ -20,7 +20,7 @@ use rand::RngExt;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use fetch::{Fetch, FetchError, Fetched, fetch};
+pub(crate) use fetch::{Fetch, FetchError, Fetched, PEER_ACCEPT, fetch};
 use schedule::{Rhythm, Schedule};
 
 use crate::openapi;
@@ -233,7 +233,7 @@ async fn ask(
 ) -> Result<Fetched, FetchError> {
     let mut what = what(shared, own_id, path);
     what.etag = old.and_then(|part| part.etag.as_ref());
-    what.accept = Some(fetch::PEER_ACCEPT);
+    what.accept = Some(PEER_ACCEPT);
     let answer = fetch(&link.upstream, what).await;
     shared.metrics.discovery_fetched(match &answer {
         Ok(Fetched::Unchanged) => StatusCode::NOT_MODIFIED,

@@ -67,7 +67,7 @@ impl Forward<'_> {
         if self.head.upgrade && (status.is_success() || status.is_redirection()) {
             return Err(ProxyError::UpgradeAnswer(status));
         }
-        if !self.is_beside(&peer) {
+        if !self.is_beside(&peer) && !self.is_question {
             self.record(&peer, status);
         }
         let groups = self.user.as_ref().map_or(&[][..], |user| &user.groups);

@@ -47,6 +47,13 @@ impl Asked {
     }
 }
 
+impl Asked {
+    /// Whether a front answers it without a server.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        matches!(self, Asked::Index | Asked::V2)
+    }
+}
+
 /// The local service, to be called once.
 pub(crate) type Inner =
     Box<dyn FnOnce(Request) -> BoxFuture<'static, Result<Response, Infallible>> + Send>;

@@ -83,6 +83,9 @@ pub struct GatewayFlags {
     /// How long a server that is gone is still expected: its APIs answer 503 with Retry-After, then 404
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration, help_heading = "Servers")]
     pub peer_hold: Duration,
+    /// How long a server's yes counts to whether a client may read discovery and OpenAPI; 0 asks for each request
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration, help_heading = "Servers")]
+    pub discovery_authorization_ttl: Duration,
     /// Name the server that answered (X-Peerage-Peer) to everyone, not only to system:masters
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = parse_bool, action = clap::ArgAction::Set, help_heading = "Servers")]
     pub peer_header_for_all: bool,

@@ -60,6 +60,7 @@ fn options(settings: GatewaySettings) -> Result<GatewayOptions, Failure> {
             WritesFlag::Local => Writes::Local,
         },
         hold: settings.hold,
+        discovery_authorization_ttl: settings.discovery_authorization_ttl,
         name_server_to_all: settings.header_for_all,
         rendering: Rendering {
             serves_v2beta1: true,

@@ -47,6 +47,8 @@ pub struct GatewaySettings {
     pub identity: IdentityFlag,
     /// How long a server that is gone is still expected.
     pub hold: Duration,
+    /// How long a server's yes to reading discovery counts.
+    pub discovery_authorization_ttl: Duration,
     /// Whether everyone is told which server answered.
     pub header_for_all: bool,
     /// Between no longer being ready and the end of serving.
@@ -111,6 +113,7 @@ impl GatewaySettings {
             client_pair: client.ok_or_else(|| missing("--proxy-client-cert-file", CLIENT))?,
             identity: flags.identity,
             hold: flags.peer_hold,
+            discovery_authorization_ttl: flags.discovery_authorization_ttl,
             header_for_all: flags.peer_header_for_all,
             shutdown_delay: flags.shutdown_delay_duration,
             drain: flags.drain_timeout,
