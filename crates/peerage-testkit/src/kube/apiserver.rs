@@ -16,7 +16,7 @@ use crate::daemon::{Daemon, DaemonSpec, Ready};
 use crate::multiplex::Multiplexed;
 use crate::pki::Pki;
 use crate::process::AUDIT_POLICY;
-use crate::wire::Client;
+use crate::wire::{Client, Outgoing};
 
 /// The gate of kube-apiserver's own proxy among servers of different versions.
 const OWN_PROXY: &str = "UnknownVersionInteroperabilityProxy";
@@ -88,6 +88,19 @@ impl Apiserver {
         Multiplexed::connect(self.address, &self.pki, user)
             .await
             .unwrap()
+    }
+
+    /// Waits until it answers 200 to a GET, as it does when it knows the peer that has what is asked for.
+    ///
+    /// Better than to ask for `/apis` again and again: a kube-apiserver that renders its merged document while it hears
+    /// of a peer may keep the old one until the next peer comes or goes.
+    pub async fn serves(&self, path: &str) {
+        let client = self.client("admin");
+        until(&format!("{} serves {path}", self.name()), || async {
+            let answer = client.send(&Outgoing::new("GET", path)).await;
+            answer.is_ok_and(|answer| answer.status() == 200)
+        })
+        .await;
     }
 
     /// The events of its audit log so far, each at its last stage, without bodies.

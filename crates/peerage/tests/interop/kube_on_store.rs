@@ -4,7 +4,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use peerage_testkit::cluster::serves_group;
 use peerage_testkit::kube::{Backend, ControlPlane};
 use peerage_testkit::recording::{Recording, Replayer, Run};
 use tokio::time::sleep;
@@ -33,7 +32,8 @@ async fn conversation(name: &str, backend: Backend<'_>) -> Run {
     };
     let asked = plane.server(if pair { "old" } else { "new" });
     if pair {
-        serves_group(&asked.client("admin"), "storagemigration.k8s.io").await;
+        let newer_only = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
+        asked.serves(newer_only).await;
     }
     let replayer = Replayer::new(asked.address(), plane.pki());
     replayer.run(&recording).await

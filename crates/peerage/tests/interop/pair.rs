@@ -1,7 +1,6 @@
 //! A pair of real servers of different versions, with kube-apiserver's own proxy between them: what the other suites
 //! are measured against.
 
-use peerage_testkit::cluster::serves_group;
 use peerage_testkit::kube::{Backend, ControlPlane, Shared};
 use peerage_testkit::wire::Outgoing;
 
@@ -40,11 +39,7 @@ async fn the_newer_of_two_real_servers_serves_what_the_older_does_not() {
 #[tokio::test]
 async fn the_older_of_two_real_servers_asks_the_newer_for_what_it_lacks() {
     let pair = PAIR.get().await;
-    serves_group(
-        &pair.server("older").client("admin"),
-        "storagemigration.k8s.io",
-    )
-    .await;
+    pair.server("older").serves(NEWER_ONLY).await;
     let request = Outgoing::new("GET", NEWER_ONLY);
     let older = pair.server("older").multiplexed("admin").await;
     let answer = older.send(&request).await.unwrap();

@@ -41,3 +41,12 @@ pub(crate) fn kube_apiserver(version: &str) -> ApiserverSpec {
         None => KubeApiserver::of(version),
     }
 }
+
+/// Whether kube-apiservers of a version list what their peers serve; before 1.35 they only send requests on.
+pub(crate) fn merges_discovery(version: &str) -> bool {
+    let minor = number(version)
+        .split_once('.')
+        .and_then(|(_, minor)| minor.parse().ok());
+    // One that emulates an older version merges as its own does.
+    version.ends_with('*') || minor.is_some_and(|minor: u32| minor >= 35)
+}
