@@ -5,6 +5,9 @@
 //! says that it is there and where. A server that stops in good order removes the key and leaves its Lease
 //! behind, shortened to the hold time, so that the others answer 503 until it is back, and not 404.
 //!
+//! Differs: the endpoint key is written first. kube-apiserver writes its Lease before it can answer; peers that see the
+//! Lease then fail to find the endpoint, and one before 1.35 gives up after five tries in a fifth of a second.
+//!
 //! Differs: kube-apiserver deletes both, and its peers answer 404 from that moment on. It also deletes the Lease of
 //! its own name when it starts; here the Lease is taken over and keeps its uid.
 
@@ -57,6 +60,8 @@ const ENDPOINT_TTL: Duration = Duration::from_secs(15);
 const LEASE_SECONDS: u64 = 3_600;
 /// Pause after a failed write.
 const RETRY: Duration = Duration::from_millis(500);
+/// How long the first Lease waits for the endpoint key. A store that takes longer refuses both, or will not.
+const LOCATING: Duration = Duration::from_secs(5);
 /// Tries of one renewal before it waits for the next round.
 const TRIES: usize = 5;
 /// Longest label value; a longer host name is left out, since it would make the Lease invalid.
@@ -89,6 +94,8 @@ pub(crate) struct Registry {
     endpoints: String,
     /// Revision of the endpoint key as this server wrote it last; 0 before that.
     written: AtomicI64,
+    /// Cancelled when the endpoint key has been written once.
+    located: CancellationToken,
 }
 
 impl Registry {
@@ -100,6 +107,7 @@ impl Registry {
             leases: format!("{root}/leases/"),
             endpoints: format!("{root}/{ENDPOINTS}/"),
             written: AtomicI64::new(0),
+            located: CancellationToken::new(),
             store,
             identity,
         }
@@ -122,8 +130,15 @@ impl Registry {
         cache.kind(&self.endpoints).cloned().unwrap_or_default()
     }
 
-    /// Renews the identity Lease until `stop`.
+    /// Renews the identity Lease until `stop`, from when peers can find out where this server is.
     pub(crate) async fn keep_identity(self: Arc<Self>, stop: CancellationToken) {
+        if self.identity.announced {
+            tokio::select! {
+                () = self.located.cancelled() => {}
+                () = tokio::time::sleep(LOCATING) => {}
+                () = stop.cancelled() => return,
+            }
+        }
         loop {
             let pause = match self.renew_lease(None).await {
                 Ok(()) => RENEW + RENEW.mul_f64(0.04 * rand::random::<f64>()),
@@ -207,6 +222,7 @@ impl Registry {
             .put(self.endpoint_key.clone(), Bytes::from(value), lease.id)
             .await?;
         self.written.store(written.mod_revision, Ordering::Relaxed);
+        self.located.cancel();
         debug!(
             key = self.endpoint_key,
             generation, "renewed the endpoint key"

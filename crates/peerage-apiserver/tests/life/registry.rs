@@ -48,6 +48,23 @@ async fn the_lease_is_the_one_that_kube_apiserver_writes() {
     );
 }
 
+/// kube-apiserver asks where a peer is when it sees its Lease; up to 1.34 it gives up after five tries in a fifth of a
+/// second, for as long as the Lease stays the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_sees_the_lease_can_find_out_where_the_server_is() {
+    let (site, store) = (Site::new(), Switch::new(Mode::There));
+    let _server = site.start(site.options("1.37", "new", store.clone())).await;
+    let key = lease_key(&server_id("new"));
+    until("a Lease", || async {
+        stored(store.inner(), &key).await.is_some()
+    })
+    .await;
+    let endpoint = format!("/registry/peerserverleases/{}", server_id("new"));
+    let endpoint = store.inner().get(endpoint).await.unwrap().unwrap();
+    let lease = store.inner().get(key).await.unwrap().unwrap();
+    assert!(endpoint.create_revision < lease.create_revision);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn with_the_gate_off_nobody_is_told_where_this_server_is() {
     let (site, store) = (Site::new(), Switch::new(Mode::There));
