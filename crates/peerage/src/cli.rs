@@ -7,6 +7,7 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::apiserver::unneeded::Unneeded;
 use crate::apiserver::words::Unknown;
 use crate::apiserver::{self, ApiserverFlags, words};
+use crate::check::{self, CheckFlags};
 use crate::diff::{self, DiffFlags};
 use crate::exit::{self, Failure};
 use crate::explain::{self, ExplainFlags};
@@ -50,6 +51,9 @@ pub enum Command {
     /// Say who would answer a request, and why
     #[command(after_help = explain::AFTER_HELP)]
     Explain(ExplainFlags),
+    /// Walk the checklist of an upgrade with servers of several versions
+    #[command(after_help = check::AFTER_HELP)]
+    Check(Box<CheckFlags>),
     /// Show which APIs only one of two servers, versions or saved documents has
     #[command(after_help = diff::AFTER_HELP)]
     Diff(DiffFlags),
@@ -131,6 +135,7 @@ pub fn run(typed: Typed) -> Result<u8, Failure> {
         Command::Store(flags) => store::run(&flags),
         Command::Up(flags) => up::run(&flags),
         Command::Explain(flags) => explain::run(&flags),
+        Command::Check(flags) => return check::run(&flags),
         Command::Diff(flags) => return diff::run(&flags),
         Command::Pki(command) => pki::run(&command),
     };

@@ -96,6 +96,7 @@ pub struct ApiClient {
     upstream: Upstream,
     url: String,
     token: Option<String>,
+    headers: HeaderMap,
 }
 
 impl ApiClient {
@@ -140,7 +141,15 @@ impl ApiClient {
             upstream: Upstream::new(options),
             url: connection.url.clone(),
             token: connection.token.clone(),
+            headers: HeaderMap::new(),
         })
+    }
+
+    /// The same client with headers that every request carries.
+    #[must_use]
+    pub fn with_headers(mut self, headers: HeaderMap) -> Self {
+        self.headers = headers;
+        self
     }
 
     /// Asks for a path.
@@ -230,6 +239,9 @@ impl ApiClient {
             );
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
         }
         if let Some((content_type, _)) = &content {
             request = request.header(header::CONTENT_TYPE, *content_type);

@@ -2,7 +2,8 @@
 //!
 //! - [`cli`]: the command line. [`exit`]: how a command ends.
 //! - [`apiserver`]: the settings of an API server. [`store`]: a store for several. [`pki`]: certificates and kubeconfigs. [`up`]: several servers.
-//!   [`explain`]: who answers a request. [`diff`]: which APIs only one server has.
+//!   [`explain`]: who answers a request. [`diff`]: which APIs only one server has. [`check`]: whether all is
+//!   well for servers of several versions.
 //! - [`targets`]: which servers a command asks. [`discovery`]: what they serve. [`client`], [`logging`], [`signals`], [`output`]: what several commands need.
 //!
 //! Servers, the store and the proxy are in crates of their own; this one chooses and starts them.
@@ -12,6 +13,7 @@
 pub mod output;
 
 pub mod apiserver;
+pub mod check;
 pub mod cli;
 pub mod client;
 pub mod common_flags;

@@ -36,8 +36,12 @@ pub struct Facts {
 impl Facts {
     /// Reads the first certificate of a PEM text.
     pub fn from_pem(pem: &str) -> Result<Self, PkiError> {
-        let der = first_certificate(pem)?;
-        let (_, certificate) = X509Certificate::from_der(&der).map_err(|_| PkiError::Encoding)?;
+        Self::from_der(&first_certificate(pem)?)
+    }
+
+    /// Reads a certificate.
+    pub fn from_der(der: &[u8]) -> Result<Self, PkiError> {
+        let (_, certificate) = X509Certificate::from_der(der).map_err(|_| PkiError::Encoding)?;
         let time = |seconds| Timestamp::from_second(seconds).map_err(|_| PkiError::Encoding);
         Ok(Self {
             purpose: purpose(&certificate),

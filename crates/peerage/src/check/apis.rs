@@ -1,0 +1,471 @@
+//! Discovery through each server: what only some serve, whether all show the same, what older forms hide, and whether
+//! what is shown can be read everywhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use peerage_core::discovery::{
+    ApiGroupDiscoveryList, read_api_resources, read_core, read_groups, read_legacy_groups,
+};
+
+use super::report::{Item, some};
+use super::rights;
+use super::world::{Got, Problem, ReadThrough, Server, World, good};
+use crate::diff::compare::api_version;
+
+const DISCOVERY: &str = "discovery";
+const DIFFERENT: &str = "only-some-serve";
+const MERGED: &str = "merged-view";
+const LEGACY: &str = "legacy-discovery";
+const OPENAPI: &str = "openapi";
+const READ: &str = "read-through";
+const SUBRESOURCES: &str = "subresources";
+/// How many names a line has.
+const NAMED: usize = 5;
+const GATEWAY: &str = "put `peerage gateway` before the servers: it merges these as well";
+
+/// A resource of a group-version.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Api {
+    group: String,
+    version: String,
+    resource: String,
+}
+
+impl Api {
+    fn in_words(&self) -> String {
+        format!(
+            "{} {}",
+            api_version(&self.group, &self.version),
+            self.resource
+        )
+    }
+}
+
+/// A resource that only some servers have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Differing {
+    api: Api,
+    /// Its plural name.
+    pub(super) resource: String,
+    /// Whether it can be read and listed.
+    pub(super) readable: bool,
+}
+
+impl Differing {
+    /// The path of its group-version.
+    pub(super) fn root(&self) -> String {
+        match self.api.group.as_str() {
+            "" => format!("/api/{}", self.api.version),
+            group => format!("/apis/{group}/{}", self.api.version),
+        }
+    }
+}
+
+type Apis = BTreeMap<Api, Vec<String>>;
+
+/// The resources of documents, with their verbs.
+fn apis<'l>(lists: impl IntoIterator<Item = &'l ApiGroupDiscoveryList>) -> Apis {
+    let mut apis = Apis::new();
+    for group in lists.into_iter().flat_map(|list| &list.items) {
+        for version in &group.versions {
+            for resource in &version.resources {
+                let api = Api {
+                    group: group.name().to_owned(),
+                    version: version.version.clone(),
+                    resource: resource.resource.clone(),
+                };
+                apis.insert(api, resource.verbs.clone());
+            }
+        }
+    }
+    apis
+}
+
+fn own(server: &Server) -> Option<Apis> {
+    let shown = server.own()?;
+    Some(apis([&shown.core, &shown.apis]))
+}
+
+/// Everything that any server serves by itself.
+fn all(servers: &[Server]) -> Apis {
+    servers.iter().filter_map(own).flatten().collect()
+}
+
+/// What only some of the servers serve.
+pub(super) fn differing(servers: &[Server]) -> Vec<Differing> {
+    let each: Vec<Apis> = servers.iter().filter_map(own).collect();
+    let different = all(servers)
+        .into_iter()
+        .filter(|(api, _)| !each.iter().all(|own| own.contains_key(api)));
+    different
+        .map(|(api, verbs)| Differing {
+            resource: api.resource.clone(),
+            readable: ["get", "list"]
+                .iter()
+                .all(|verb| verbs.iter().any(|it| it == verb)),
+            api,
+        })
+        .collect()
+}
+
+/// Judges discovery.
+pub(super) fn judge(world: &World) -> Vec<Item> {
+    let answering: Vec<&Server> = world
+        .servers
+        .iter()
+        .filter(|it| it.answers().is_some())
+        .collect();
+    let mut items: Vec<Item> = answering.iter().map(|it| judge_own(it)).collect();
+    let known = answering.iter().filter(|it| it.own().is_some()).count();
+    if known < 2 {
+        let says =
+            "needs the discovery of two servers at least: name each by itself, not a load balancer";
+        items.push(Item::skip(MERGED, "", says));
+        return items;
+    }
+    let all = all(&world.servers);
+    items.push(only_some(world, &all));
+    items.extend(answering.iter().map(|it| judge_merged(it, &all)));
+    items.extend(same_everywhere(&answering));
+    for (at, server) in world.servers.iter().enumerate() {
+        if server.answers().is_some() {
+            items.push(judge_legacy(world, at, server, &all));
+            items.push(judge_openapi(world, at, server, &all));
+        }
+    }
+    items.extend(subresources(&answering));
+    items.extend(world.read.iter().map(|it| judge_read(world, it)));
+    items
+}
+
+fn judge_own(server: &Server) -> Item {
+    let name = &server.name;
+    let shown = match server.answers().map(|it| &it.own) {
+        Some(Ok(shown)) => shown,
+        Some(Err(problem)) => return rights::unread(DISCOVERY, name, rights::DISCOVERY, problem),
+        None => return Item::skip(DISCOVERY, name, "it does not answer"),
+    };
+    let groups = shown.core.items.iter().chain(&shown.apis.items);
+    let stale: Vec<String> = groups
+        .flat_map(|group| {
+            let stale = group.versions.iter().filter(|it| it.freshness.is_stale());
+            stale.map(|it| api_version(group.name(), &it.version))
+        })
+        .collect();
+    let count = apis([&shown.core, &shown.apis]).len();
+    let says = format!("{count} resources of its own, as {}", shown.form.in_words());
+    if stale.is_empty() {
+        return Item::pass(DISCOVERY, name, says);
+    }
+    Item::warn(
+        DISCOVERY,
+        name,
+        format!("{says}; stale: {}", some(&stale, NAMED)),
+    )
+    .fix("see the APIServices of these: kubectl get apiservices")
+}
+
+fn words<'a>(apis: impl IntoIterator<Item = &'a Api>) -> Vec<String> {
+    apis.into_iter().map(Api::in_words).collect()
+}
+
+fn only_some(world: &World, all: &Apis) -> Item {
+    let mut lines = Vec::new();
+    for server in &world.servers {
+        let Some(own) = own(server) else { continue };
+        let lacks = words(all.keys().filter(|api| !own.contains_key(api)));
+        if !lacks.is_empty() {
+            let count = lacks.len();
+            let lacks = some(&lacks, NAMED);
+            lines.push(format!("{} lacks {count}: {lacks}", server.name));
+        }
+    }
+    match lines.is_empty() {
+        true => Item::pass(DIFFERENT, "", "all serve the same resources"),
+        false => Item::pass(DIFFERENT, "", lines.join("; ")),
+    }
+}
+
+/// What a server shows to clients that ask for the aggregated documents.
+fn merged(server: &Server) -> Option<Result<Apis, Problem>> {
+    let answers = server.answers()?;
+    let document = |got: &Got, core: bool| -> Result<ApiGroupDiscoveryList, Problem> {
+        let answer = good(got)?;
+        let read = if core { read_core } else { read_groups };
+        read(&answer.body).map_err(|e| Problem::Other(crate::client::chain(&e)))
+    };
+    let both = || {
+        let core = document(&answers.merged_core, true)?;
+        let groups = document(&answers.merged, false)?;
+        Ok(apis([&core, &groups]))
+    };
+    Some(both())
+}
+
+fn judge_merged(server: &Server, all: &Apis) -> Item {
+    let name = &server.name;
+    let shown = match merged(server) {
+        Some(Ok(shown)) => shown,
+        Some(Err(Problem::Other(_))) => {
+            let says = "it has no aggregated discovery (v2 is there since 1.30)";
+            return Item::warn(MERGED, name, says).fix(GATEWAY);
+        }
+        Some(Err(problem)) => return rights::unread(MERGED, name, rights::DISCOVERY, &problem),
+        None => return Item::skip(MERGED, name, "it does not answer"),
+    };
+    let hidden = words(all.keys().filter(|api| !shown.contains_key(api)));
+    if !hidden.is_empty() {
+        let says = format!(
+            "it hides {} that another serves: {}; its clients (garbage collection, namespace deletion, kubectl) take them for removed",
+            hidden.len(),
+            some(&hidden, NAMED)
+        );
+        return Item::fail(MERGED, name, says)
+            .fix("turn its proxy on (see `proxy`), or put `peerage gateway` before the servers");
+    }
+    let more = words(shown.keys().filter(|api| !all.contains_key(api)));
+    if !more.is_empty() {
+        let says = format!(
+            "it lists {} that none of these servers has: {}",
+            more.len(),
+            some(&more, NAMED)
+        );
+        return Item::warn(MERGED, name, says).fix(
+            "name all servers; if one is gone for good, restart this one (Kubernetes' proxy lists a last peer's APIs for ever)",
+        );
+    }
+    Item::pass(
+        MERGED,
+        name,
+        format!("it shows all {} resources", all.len()),
+    )
+}
+
+fn same_everywhere(servers: &[&Server]) -> Option<Item> {
+    let mut views: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for server in servers {
+        let answer = good(&server.answers()?.merged).ok()?;
+        views
+            .entry(answer.header("etag")?)
+            .or_default()
+            .push(&server.name);
+    }
+    if views.len() == 1 {
+        return Some(Item::pass(
+            MERGED,
+            "",
+            "the same document everywhere, by its ETag",
+        ));
+    }
+    let views: Vec<_> = views.values().map(|names| names.join(", ")).collect();
+    let says = format!(
+        "not the same everywhere: {} shows another document than {}",
+        views[0],
+        views[1..].join(" and than ")
+    );
+    Some(Item::warn(MERGED, "", says).fix(
+        "wait until every server has heard of every other; clients that change servers read discovery anew meanwhile",
+    ))
+}
+
+/// What of a group-version a server should show, as resource names.
+fn expected<'a>(all: &'a Apis, of: &'a str) -> impl Iterator<Item = &'a Api> {
+    all.keys()
+        .filter(move |api| api_version(&api.group, &api.version) == of)
+}
+
+fn judge_legacy(world: &World, at: usize, server: &Server, all: &Apis) -> Item {
+    let name = &server.name;
+    let got = server.answers().map(|it| &it.legacy);
+    let groups = match got.map(good) {
+        Some(Ok(answer)) => match read_legacy_groups(&answer.body) {
+            Ok(groups) => groups.groups,
+            Err(e) => return Item::fail(LEGACY, name, crate::client::chain(&e)),
+        },
+        Some(Err(problem)) => return rights::unread(LEGACY, name, rights::DISCOVERY, &problem),
+        None => return Item::skip(LEGACY, name, "it does not answer"),
+    };
+    let known: BTreeSet<&str> = groups.iter().map(|group| group.name.as_str()).collect();
+    let names = all.keys().map(|api| api.group.as_str());
+    let mut hidden: Vec<String> = names
+        .filter(|group| !group.is_empty() && !known.contains(group))
+        .map(|group| format!("the group {group}"))
+        .collect();
+    hidden.dedup();
+    for asked in &world.asked {
+        let Some(got) = asked.legacy.get(at) else {
+            continue;
+        };
+        let listed: BTreeSet<String> = match good(got).map(|it| read_api_resources(&it.body)) {
+            Ok(Ok(list)) => list.resources.into_iter().map(|it| it.name).collect(),
+            Err(Problem::Missing) => BTreeSet::new(),
+            _ => continue,
+        };
+        let missing =
+            expected(all, &asked.api_version).filter(|api| !listed.contains(&api.resource));
+        hidden.extend(words(missing));
+    }
+    judge_hidden(
+        LEGACY,
+        name,
+        &hidden,
+        "kubectl and client-go of before 1.26 do not see them",
+    )
+}
+
+fn judge_openapi(world: &World, at: usize, server: &Server, all: &Apis) -> Item {
+    let name = &server.name;
+    let got = server.answers().map(|it| &it.openapi);
+    let index = match got.map(good) {
+        Some(Ok(answer)) => answer.json(),
+        Some(Err(problem)) => return rights::unread(OPENAPI, name, rights::DISCOVERY, &problem),
+        None => return Item::skip(OPENAPI, name, "it does not answer"),
+    };
+    let mut hidden = Vec::new();
+    for asked in &world.asked {
+        let root = match asked.api_version.contains('/') {
+            true => format!("apis/{}", asked.api_version),
+            false => format!("api/{}", asked.api_version),
+        };
+        if index["paths"].get(&root).is_none() {
+            hidden.extend(words(expected(all, &asked.api_version)));
+            continue;
+        }
+        let Some(Ok(document)) = asked.openapi.get(at).map(good) else {
+            continue;
+        };
+        let document = String::from_utf8_lossy(&document.body);
+        let has = |api: &&Api| {
+            let path = format!("/{}", api.resource);
+            let ends = [format!("{path}\""), format!("{path}/")];
+            ends.iter().any(|end| document.contains(end.as_str()))
+        };
+        hidden.extend(words(
+            expected(all, &asked.api_version).filter(|api| !has(api)),
+        ));
+    }
+    judge_hidden(
+        OPENAPI,
+        name,
+        &hidden,
+        "`kubectl explain` and server-side validation on the client fail for them",
+    )
+}
+
+fn judge_hidden(check: &'static str, name: &str, hidden: &[String], so: &str) -> Item {
+    if hidden.is_empty() {
+        return Item::pass(check, name, "hides nothing");
+    }
+    let says = format!("hides {}: {}; {so}", hidden.len(), some(hidden, NAMED));
+    Item::warn(check, name, says).fix(GATEWAY)
+}
+
+/// Subresources that only some have: Kubernetes' proxy lists them, and answers 404 where they are not local.
+fn subresources(servers: &[&Server]) -> Option<Item> {
+    let each: Vec<BTreeSet<String>> = servers
+        .iter()
+        .filter_map(|it| Some(subresources_of(it.own()?)))
+        .collect();
+    let all: BTreeSet<&String> = each.iter().flatten().collect();
+    let common: BTreeMap<&str, bool> = all
+        .iter()
+        .map(|name| (name.as_str(), each.iter().all(|own| own.contains(*name))))
+        .collect();
+    let shared = |name: &str| {
+        // A resource that is missing altogether is told of elsewhere.
+        let resource = name.split('/').take(3).collect::<Vec<_>>().join("/");
+        servers.iter().filter_map(|it| own(it)).all(|own| {
+            own.keys()
+                .any(|api| format!("{}/{}/{}", api.group, api.version, api.resource) == resource)
+        })
+    };
+    let some_have: Vec<String> = common
+        .into_iter()
+        .filter(|(name, everywhere)| !everywhere && shared(name))
+        .map(|(name, _)| name.trim_start_matches('/').to_owned())
+        .collect();
+    if some_have.is_empty() {
+        return None;
+    }
+    let list = some(&some_have, NAMED);
+    if servers.iter().all(|it| it.is_peerage()) {
+        return Some(Item::pass(
+            SUBRESOURCES,
+            "",
+            format!("only some have {list}; sent on to these"),
+        ));
+    }
+    Some(
+        Item::warn(SUBRESOURCES, "", format!(
+            "only some have {list}; Kubernetes' proxy lists them everywhere and answers 404 where they are not local"
+        ))
+        .fix("put `peerage gateway` before the servers: it routes by subresource"),
+    )
+}
+
+fn subresources_of(shown: &super::world::Shown) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for group in shown.core.items.iter().chain(&shown.apis.items) {
+        for version in &group.versions {
+            for resource in &version.resources {
+                for sub in &resource.subresources {
+                    names.insert(format!(
+                        "{}/{}/{}/{}",
+                        group.name(),
+                        version.version,
+                        resource.resource,
+                        sub.subresource
+                    ));
+                }
+            }
+        }
+    }
+    names
+}
+
+fn judge_read(world: &World, read: &ReadThrough) -> Item {
+    let (path, answers) = match &read.object {
+        Some((path, answers)) => (path, answers),
+        None => (&read.path, &read.list),
+    };
+    let mut failed = Vec::new();
+    let mut forbidden = false;
+    for (server, got) in world.servers.iter().zip(answers) {
+        if server.answers().is_none() {
+            continue;
+        }
+        match good(got) {
+            Ok(_) => {}
+            Err(Problem::Forbidden) => forbidden = true,
+            Err(Problem::Missing) => failed.push(format!(
+                "{} answers 404, which clients take for \"removed\"",
+                server.name
+            )),
+            Err(Problem::Unauthorized) => failed.push(format!("{} answers 401", server.name)),
+            Err(Problem::Other(text)) => failed.push(format!("{}: {text}", server.name)),
+        }
+    }
+    if !failed.is_empty() {
+        return Item::fail(READ, path, failed.join("; "))
+            .fix("see what is said of `proxy`, `peer-port` and `front-proxy`");
+    }
+    if forbidden {
+        let resource = read
+            .path
+            .trim_start_matches("/apis/")
+            .trim_start_matches("/api/");
+        return Item::warn(READ, path, "may not be read (403)").fix(format!(
+            "the right that is missing: get and list {resource}"
+        ));
+    }
+    let what = if read.object.is_some() {
+        "an object"
+    } else {
+        "the empty list"
+    };
+    Item::pass(
+        READ,
+        path,
+        format!("{what} of an API that only some serve, read through every server"),
+    )
+}

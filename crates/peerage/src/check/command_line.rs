@@ -1,0 +1,347 @@
+//! The flags of a kube-apiserver: which of those that the Mixed Version Proxy needs are missing, and which do nothing.
+//!
+//! They come from the mirror pods that kubelets make of static pods, or from files. What is missing is what
+//! `--print kubeadm` writes.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::report::Item;
+use super::rights;
+use super::world::{CommandLine, World, good};
+use crate::diff::lifecycle::Release;
+
+const CHECK: &str = "flags";
+/// The gate of kube-apiserver's own proxy.
+pub(super) const GATE: &str = "UnknownVersionInteroperabilityProxy";
+/// The release that has the gate on by itself.
+pub(super) const ON_BY_DEFAULT: Release = Release(1, 36);
+/// The releases in which `--peer-advertise-ip` and `-port` were seen to do nothing.
+const IGNORES_ADVERTISE: [Release; 3] = [Release(1, 35), Release(1, 36), Release(1, 37)];
+
+/// A flag that the proxy needs, with the value that kubeadm's files have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Needed {
+    /// Its name, without dashes.
+    pub(super) flag: &'static str,
+    /// Its value.
+    pub(super) value: &'static str,
+    /// What happens without it.
+    pub(super) without: &'static str,
+}
+
+/// What the proxy needs, beside the gate.
+pub(super) const NEEDED: [Needed; 7] = [
+    Needed {
+        flag: "peer-ca-file",
+        value: "/etc/kubernetes/pki/ca.crt",
+        without: "nothing is rerouted and no discovery merged, silently",
+    },
+    Needed {
+        flag: "proxy-client-cert-file",
+        value: "/etc/kubernetes/pki/front-proxy-client.crt",
+        without: "with --peer-ca-file it does not start",
+    },
+    Needed {
+        flag: "proxy-client-key-file",
+        value: "/etc/kubernetes/pki/front-proxy-client.key",
+        without: "with --peer-ca-file it does not start",
+    },
+    Needed {
+        flag: "requestheader-client-ca-file",
+        value: "/etc/kubernetes/pki/front-proxy-ca.crt",
+        without: "it believes no peer and answers 401 or 403",
+    },
+    Needed {
+        flag: "requestheader-username-headers",
+        value: "X-Remote-User",
+        without: "it does not read who the user of a peer's request is",
+    },
+    Needed {
+        flag: "requestheader-group-headers",
+        value: "X-Remote-Group",
+        without: "it does not read the groups of a peer's request",
+    },
+    Needed {
+        flag: "requestheader-extra-headers-prefix",
+        value: "X-Remote-Extra-",
+        without: "it does not read the extra fields of a peer's request",
+    },
+];
+
+impl CommandLine {
+    /// The value of a flag; the last one counts, and a flag without a value is true.
+    pub(super) fn value(&self, flag: &str) -> Option<&str> {
+        let value = |arg: &'_ String| -> Option<(usize, usize)> {
+            let name = arg.trim_start_matches('-');
+            let rest = name.strip_prefix(flag)?;
+            let at = arg.len() - rest.len();
+            match rest.as_bytes().first() {
+                None => Some((at, at)),
+                Some(b'=') => Some((at + 1, arg.len())),
+                Some(_) => None,
+            }
+        };
+        let found = self.args.iter().rev().find_map(|arg| {
+            let (from, to) = value(arg)?;
+            arg.get(from..to)
+        });
+        found.map(|text| if text.is_empty() { "true" } else { text })
+    }
+
+    /// What it says of a feature gate.
+    pub(super) fn gate(&self, gate: &str) -> Option<bool> {
+        let gates = self.value("feature-gates")?;
+        let own = |word: &str| {
+            let (name, value) = word.split_once('=')?;
+            // Emulated versions are written `kube:Gate=true`.
+            let name = name.trim().rsplit(':').next()?;
+            (name == gate).then(|| value.trim().eq_ignore_ascii_case("true"))
+        };
+        gates.split(',').rev().find_map(own)
+    }
+
+    /// The release whose defaults hold.
+    pub(super) fn emulated(&self) -> Option<Release> {
+        let emulated = self
+            .value("emulated-version")
+            .and_then(|text| Release::parse(text.rsplit(':').next().unwrap_or(text)));
+        emulated.or(self.release)
+    }
+
+    /// Whether the gate has to be turned on; unknown releases count as old ones.
+    pub(super) fn lacks_gate(&self) -> bool {
+        match self.gate(GATE) {
+            Some(on) => !on,
+            None => self
+                .emulated()
+                .is_none_or(|release| release < ON_BY_DEFAULT),
+        }
+    }
+
+    /// The flags that the proxy needs and that are not there.
+    pub(super) fn missing(&self) -> Vec<Needed> {
+        let missing = |needed: &Needed| self.value(needed.flag).is_none();
+        NEEDED.into_iter().filter(missing).collect()
+    }
+}
+
+/// The command lines of kube-apiservers in a list of pods, or in one pod.
+pub(super) fn of_pods(document: &Value) -> Vec<CommandLine> {
+    let pods = match document["items"].as_array() {
+        Some(items) => items.clone(),
+        None => vec![document.clone()],
+    };
+    let containers = pods.iter().flat_map(|pod| {
+        let name = pod["metadata"]["name"].as_str().unwrap_or("kube-apiserver");
+        let containers = pod["spec"]["containers"].as_array().cloned();
+        let containers = containers.unwrap_or_default().into_iter();
+        containers.filter_map(move |it| of_container(name, &it))
+    });
+    containers.collect()
+}
+
+fn of_container(pod: &str, container: &Value) -> Option<CommandLine> {
+    let words = |key: &str| {
+        let words = container[key].as_array().cloned().unwrap_or_default();
+        words
+            .iter()
+            .filter_map(|it| it.as_str().map(str::to_owned))
+            .collect::<Vec<_>>()
+    };
+    let mut args = words("command");
+    args.extend(words("args"));
+    let program = args.first()?;
+    if !program.ends_with("kube-apiserver") {
+        return None;
+    }
+    args.remove(0);
+    let image = container["image"].as_str().unwrap_or_default();
+    let tag = image.rsplit_once(':').map(|(_, tag)| tag);
+    Some(CommandLine {
+        origin: pod.to_owned(),
+        release: tag.and_then(Release::parse),
+        args,
+    })
+}
+
+/// The command lines of a file: a static pod, or a list of pods.
+pub(super) fn of_file(file: &Path) -> Result<Vec<CommandLine>, String> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|e| format!("cannot read {}: {e}", file.display()))?;
+    let document: Value =
+        serde_saphyr::from_str(&text).map_err(|e| format!("{}: not YAML: {e}", file.display()))?;
+    let mut found = of_pods(&document);
+    if found.is_empty() {
+        return Err(format!(
+            "{}: no kube-apiserver container in it",
+            file.display()
+        ));
+    }
+    for it in &mut found {
+        it.origin = file.display().to_string();
+    }
+    Ok(found)
+}
+
+/// All command lines that are known.
+pub(super) fn all(world: &World) -> Vec<CommandLine> {
+    let mut all = world.manifests.clone();
+    if let Ok(pods) = good(&world.pods) {
+        all.extend(of_pods(&pods.json()));
+    }
+    all
+}
+
+/// Judges the flags of every kube-apiserver that are known.
+pub(super) fn judge(world: &World) -> Vec<Item> {
+    let lines = all(world);
+    if !lines.is_empty() {
+        return lines.iter().map(judge_line).collect();
+    }
+    let only_peerage = world.servers.iter().all(|it| it.is_peerage());
+    match good(&world.pods) {
+        Err(problem) if !only_peerage => {
+            vec![rights::unread(CHECK, "", rights::PODS, &problem)]
+        }
+        _ => vec![Item::skip(
+            CHECK,
+            "",
+            "no pod in kube-system is a kube-apiserver (label component=kube-apiserver); --manifest takes its flags from a file",
+        )],
+    }
+}
+
+fn judge_line(line: &CommandLine) -> Item {
+    let subject = &line.origin;
+    let mut fixes = Vec::new();
+    let mut says = Vec::new();
+    if line.gate("APIServerIdentity") == Some(false) {
+        says.push("the gate APIServerIdentity is off, so it has no identity".to_owned());
+        fixes.push("remove APIServerIdentity=false from --feature-gates".to_owned());
+    }
+    if line.lacks_gate() {
+        says.push(format!("the gate {GATE} is off"));
+        fixes.push(format!("--feature-gates={GATE}=true"));
+    }
+    for needed in line.missing() {
+        says.push(format!("no --{}: {}", needed.flag, needed.without));
+        fixes.push(format!("--{}={}", needed.flag, needed.value));
+    }
+    let ignored: Vec<_> = ["peer-advertise-ip", "peer-advertise-port"]
+        .into_iter()
+        .filter(|flag| line.value(flag).is_some())
+        .map(|flag| format!("--{flag}"))
+        .collect();
+    let ignores = line
+        .release
+        .is_none_or(|release| IGNORES_ADVERTISE.contains(&release));
+    if !ignored.is_empty() && ignores {
+        let ignored = ignored.join(" and ");
+        says.push(format!(
+            "{ignored} do nothing in Kubernetes 1.35 to 1.37: peers are told --advertise-address and --secure-port"
+        ));
+        if fixes.is_empty() {
+            return Item::warn(CHECK, subject, says.join("; ")).fix(format!(
+                "remove {ignored}, and make --advertise-address reachable for the other servers"
+            ));
+        }
+    }
+    if fixes.is_empty() {
+        return Item::pass(CHECK, subject, "all that the proxy needs are there");
+    }
+    Item::fail(CHECK, subject, says.join("; ")).fix(format!(
+        "{} (`peerage check --print kubeadm` writes it)",
+        fixes.join(" ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::Verdict;
+    use super::*;
+    use serde_json::json;
+
+    fn line(version: &str, args: &[&str]) -> CommandLine {
+        CommandLine {
+            origin: "kube-apiserver-a".to_owned(),
+            release: Release::parse(version),
+            args: args.iter().map(|it| (*it).to_owned()).collect(),
+        }
+    }
+
+    const KUBEADM: [&str; 6] = [
+        "--proxy-client-cert-file=/etc/kubernetes/pki/front-proxy-client.crt",
+        "--proxy-client-key-file=/etc/kubernetes/pki/front-proxy-client.key",
+        "--requestheader-client-ca-file=/etc/kubernetes/pki/front-proxy-ca.crt",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+    ];
+    const GATE_ON: &str = "--feature-gates=A=false,UnknownVersionInteroperabilityProxy=true";
+    const PEER_CA: &str = "--peer-ca-file=/ca.crt";
+
+    #[test]
+    fn what_is_missing_depends_on_the_release() {
+        for (version, more, verdict, says) in [
+            ("1.37", &[PEER_CA][..], Verdict::Pass, ""),
+            ("1.37", &[], Verdict::Fail, "no --peer-ca-file"),
+            ("1.35", &[PEER_CA], Verdict::Fail, "the gate"),
+            ("1.35", &[PEER_CA, GATE_ON], Verdict::Pass, ""),
+            (
+                "1.37",
+                &[PEER_CA, "--emulated-version=kube:1.35"],
+                Verdict::Fail,
+                "the gate",
+            ),
+            (
+                "1.37",
+                &[
+                    PEER_CA,
+                    "--feature-gates=UnknownVersionInteroperabilityProxy=false",
+                ],
+                Verdict::Fail,
+                "the gate",
+            ),
+            (
+                "1.37",
+                &[PEER_CA, "--feature-gates=APIServerIdentity=false"],
+                Verdict::Fail,
+                "no identity",
+            ),
+            (
+                "1.37",
+                &[PEER_CA, "--peer-advertise-ip=1.2.3.4"],
+                Verdict::Warn,
+                "--peer-advertise-ip do nothing",
+            ),
+        ] {
+            let item = judge_line(&line(version, &[&KUBEADM[..], more].concat()));
+            assert_eq!(item.verdict, verdict, "{version} {more:?}: {item:?}");
+            assert!(item.says.contains(says), "{item:?}");
+        }
+        let bare = judge_line(&line("1.34", &[]));
+        assert!(
+            bare.fix
+                .unwrap_or_default()
+                .contains("--requestheader-client-ca-file=")
+        );
+    }
+
+    #[test]
+    fn flags_are_read_from_pods_and_the_last_one_counts() {
+        let pods = json!({"items": [
+            {"metadata": {"name": "a"}, "spec": {"containers": [
+                {"image": "registry.example:5000/kube-apiserver:v1.36.3",
+                 "command": ["kube-apiserver", "--v=2", "--v=4", "--allow-privileged"]},
+                {"command": ["sidecar"]}]}},
+            {"metadata": {"name": "b"}, "spec": {}}]});
+        let found = of_pods(&pods);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].release, Some(Release(1, 36)));
+        assert_eq!(found[0].value("v"), Some("4"));
+        assert_eq!(found[0].value("allow-privileged"), Some("true"));
+        assert_eq!(found[0].value("allow"), None);
+    }
+}

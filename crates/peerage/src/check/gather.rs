@@ -1,0 +1,357 @@
+//! Asking: all servers at once, each wait with an end, nothing written anywhere.
+//!
+//! First every server by itself, then what they share (read through the first that lets us), then the ports that
+//! the identity Leases name, and last what follows from how the servers differ. What it means is `judge`'s.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::future::{join_all, join3};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use jiff::Timestamp;
+
+use super::apis::{self, Differing};
+use super::handshake::{self, HandshakeError};
+use super::records;
+use super::world::{
+    Ahead, Answers, Asked, CommandLine, Got, Port, Problem, ReadThrough, Server, Shown, World, good,
+};
+use crate::client::{ApiClient, LOCAL, MERGED, chain};
+use crate::discovery::{self, DiscoveryError};
+use crate::targets::Target;
+
+/// The name that peers ask each other's certificates for.
+pub(super) const PEER_NAME: &str = "kubernetes.default.svc";
+/// The most group-versions that are compared document by document.
+const MOST_VERSIONS: usize = 16;
+/// The most resources of which an object is read.
+const MOST_READ: usize = 4;
+/// The most ports that are tried.
+const MOST_PORTS: usize = 64;
+
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?labelSelector=apiserver.kubernetes.io/identity%3Dkube-apiserver&limit=500";
+const ENDPOINTS: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io/service-name%3Dkubernetes";
+const CONFIG: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+const PODS: &str =
+    "/api/v1/namespaces/kube-system/pods?labelSelector=component%3Dkube-apiserver&limit=100";
+
+/// What to ask.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    /// Whom.
+    pub(super) targets: Vec<Target>,
+    /// Longest wait for one answer.
+    pub(super) wait: Duration,
+    /// The front-proxy certificate and key to try.
+    pub(super) front_proxy: Option<(String, String)>,
+    /// Flags from files.
+    pub(super) manifests: Vec<CommandLine>,
+}
+
+/// Asks everything.
+pub(super) async fn gather(plan: &Plan) -> World {
+    let servers = plan.targets.iter().map(|target| server(target, plan));
+    let servers = join_all(servers).await;
+    let clients: Vec<Option<ApiClient>> = servers
+        .iter()
+        .map(|it| {
+            let answers = it.answers.is_ok();
+            answers
+                .then(|| ApiClient::new(&it.connection).ok())
+                .flatten()
+        })
+        .collect();
+    let one = |path| shared(&clients, path, plan.wait);
+    let (leases, endpoints, (config, pods)) = join3(
+        one(LEASES),
+        one(ENDPOINTS),
+        futures::future::join(one(CONFIG), one(PODS)),
+    )
+    .await;
+    let differing = apis::differing(&servers);
+    let (ports, asked, read) = join3(
+        ports(&leases, plan.wait),
+        asked(&clients, &differing, plan.wait),
+        read_through(&clients, &differing, plan.wait),
+    )
+    .await;
+    World {
+        now: Timestamp::now(),
+        servers,
+        leases,
+        endpoints,
+        config,
+        pods,
+        manifests: plan.manifests.clone(),
+        front_proxy: plan.front_proxy.as_ref().map(|pair| pair.0.clone()),
+        ports,
+        asked,
+        read,
+    }
+}
+
+/// The identity Leases and the kube-apiservers' pods alone.
+pub(super) async fn of_cluster(plan: &Plan) -> (Got, Got) {
+    let clients: Vec<Option<ApiClient>> = plan
+        .targets
+        .iter()
+        .map(|target| ApiClient::new(&target.connection).ok())
+        .collect();
+    let one = |path| shared(&clients, path, plan.wait);
+    futures::future::join(one(LEASES), one(PODS)).await
+}
+
+async fn get(client: &ApiClient, path: &str, accept: &str, wait: Duration) -> Got {
+    match tokio::time::timeout(wait, client.get_as(path, accept)).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(chain(&error)),
+        Err(_) => Err(format!("no answer within {} s", wait.as_secs_f64())),
+    }
+}
+
+const JSON: &str = "application/json";
+
+async fn server(target: &Target, plan: &Plan) -> Server {
+    let connection = &target.connection;
+    let rest = connection.url.trim_start_matches("https://");
+    let has_port = rest
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let address = match has_port {
+        true => rest.to_owned(),
+        false => format!("{rest}:443"),
+    };
+    let mut server = Server {
+        name: target.name.clone(),
+        connection: connection.clone(),
+        address,
+        handshake: Err(HandshakeError::Timeout(plan.wait)),
+        answers: Err("it was not asked".to_owned()),
+        as_peer: None,
+    };
+    let name = connection.server_name.as_deref().unwrap_or(server.host());
+    let shake = handshake::shake(&server.address, name, plan.wait);
+    let handshake = shake.await;
+    if handshake.is_ok() {
+        server.answers = match ApiClient::new(connection) {
+            Ok(client) => answers(&client, plan.wait).await,
+            Err(error) => Err(chain(&error)),
+        };
+        server.as_peer = as_peer(&server, plan).await;
+    }
+    server.handshake = handshake;
+    server
+}
+
+async fn answers(client: &ApiClient, wait: Duration) -> Result<Answers, String> {
+    // The first request opens the connection; the second, on the open one, tells the clock.
+    let ready = get(client, "/readyz?verbose", JSON, wait).await;
+    if let Err(problem) = &ready {
+        return Err(problem.clone());
+    }
+    let (version, ahead) = clocked(client, wait).await;
+    let documents = join3(
+        own(client, wait),
+        get(client, "/apis", MERGED, wait),
+        get(client, "/api", MERGED, wait),
+    );
+    let others = join3(
+        get(client, "/metrics", "text/plain", wait),
+        get(client, "/debug/peers", JSON, wait),
+        futures::future::join(
+            get(client, "/apis", JSON, wait),
+            get(client, "/openapi/v3", JSON, wait),
+        ),
+    );
+    let ((own, merged, merged_core), (metrics, debug, (legacy, openapi))) =
+        futures::future::join(documents, others).await;
+    Ok(Answers {
+        ready,
+        version,
+        metrics,
+        debug,
+        own,
+        merged,
+        merged_core,
+        legacy,
+        openapi,
+        ahead,
+    })
+}
+
+/// `/version`, and the server's clock by its `Date` header, which has whole seconds.
+async fn clocked(client: &ApiClient, wait: Duration) -> (Got, Option<Ahead>) {
+    let seconds = |time: Timestamp| time.as_microsecond() as f64 / 1e6;
+    let sent = seconds(Timestamp::now());
+    let got = get(client, "/version", JSON, wait).await;
+    let received = seconds(Timestamp::now());
+    let date = got.as_ref().ok().and_then(|it| it.header("date"));
+    let date = date.and_then(|text| {
+        let parser = jiff::fmt::rfc2822::DateTimeParser::new();
+        parser.parse_timestamp(text).ok()
+    });
+    let ahead = date.map(|date| Ahead {
+        least: seconds(date) - received,
+        most: seconds(date) + 1.0 - sent,
+    });
+    (got, ahead)
+}
+
+async fn own(client: &ApiClient, wait: Duration) -> Result<Shown, Problem> {
+    // A walk asks for many documents: it gets the time of several.
+    let found = tokio::time::timeout(wait * 4, discovery::read(client)).await;
+    match found {
+        Ok(Ok(found)) => Ok(Shown {
+            apis: found.apis,
+            core: found.core,
+            form: found.form,
+        }),
+        Ok(Err(DiscoveryError::Status { status, .. })) if status.as_u16() == 403 => {
+            Err(Problem::Forbidden)
+        }
+        Ok(Err(error)) => Err(Problem::Other(chain(&error))),
+        Err(_) => Err(Problem::Other("no answer in time".to_owned())),
+    }
+}
+
+/// What the server answers when it is asked as its peers ask it.
+async fn as_peer(server: &Server, plan: &Plan) -> Option<Got> {
+    let (certificate, key) = plan.front_proxy.clone()?;
+    let mut connection = server.connection.clone();
+    (connection.certificate, connection.key) = (Some(certificate), Some(key));
+    connection.token = None;
+    let client = match ApiClient::new(&connection) {
+        Ok(client) => client.with_headers(peer_headers()),
+        Err(error) => return Some(Err(chain(&error))),
+    };
+    Some(get(&client, "/apis", LOCAL, plan.wait).await)
+}
+
+/// The headers by which kube-apiservers ask each other for discovery.
+fn peer_headers() -> HeaderMap {
+    let headers = [
+        ("x-remote-user", "system:apiserver"),
+        ("x-remote-group", "system:authenticated"),
+        ("x-kubernetes-peer-proxied", "true"),
+    ];
+    headers
+        .into_iter()
+        .map(|(name, value)| {
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
+        })
+        .collect()
+}
+
+/// The same object read through the first server that gives it; else the most telling refusal.
+async fn shared(clients: &[Option<ApiClient>], path: &str, wait: Duration) -> Got {
+    let mut refusal: Got = Err("no server answers".to_owned());
+    for client in clients.iter().flatten() {
+        let got = get(client, path, JSON, wait).await;
+        match good(&got) {
+            Ok(_) => return got,
+            Err(Problem::Other(_)) if refusal.is_ok() => {}
+            Err(_) => refusal = got,
+        }
+    }
+    refusal
+}
+
+async fn ports(leases: &Got, wait: Duration) -> Vec<Port> {
+    let named: BTreeSet<(String, String)> = records::leases(leases)
+        .into_iter()
+        .filter_map(|lease| {
+            let address = lease.address.filter(|it| records::is_socket(it))?;
+            Some((lease.name, address))
+        })
+        .collect();
+    let shakes = named
+        .into_iter()
+        .take(MOST_PORTS)
+        .map(|(lease, address)| async move {
+            let handshake = handshake::shake(&address, PEER_NAME, wait).await;
+            Port {
+                lease,
+                address,
+                handshake,
+            }
+        });
+    join_all(shakes).await
+}
+
+async fn through_all(clients: &[Option<ApiClient>], path: &str, wait: Duration) -> Vec<Got> {
+    let gets = clients.iter().map(|client| async move {
+        match client {
+            Some(client) => get(client, path, JSON, wait).await,
+            None => Err("the server does not answer".to_owned()),
+        }
+    });
+    join_all(gets).await
+}
+
+async fn asked(
+    clients: &[Option<ApiClient>],
+    differing: &[Differing],
+    wait: Duration,
+) -> Vec<Asked> {
+    let versions: BTreeSet<_> = differing.iter().map(Differing::root).collect();
+    let asked = versions
+        .into_iter()
+        .take(MOST_VERSIONS)
+        .map(|path| async move {
+            let openapi = format!("/openapi/v3{path}");
+            let (legacy, openapi) = futures::future::join(
+                through_all(clients, &path, wait),
+                through_all(clients, &openapi, wait),
+            )
+            .await;
+            let api_version = path
+                .trim_start_matches("/apis/")
+                .trim_start_matches("/api/");
+            Asked {
+                api_version: api_version.to_owned(),
+                legacy,
+                openapi,
+            }
+        });
+    join_all(asked).await
+}
+
+async fn read_through(
+    clients: &[Option<ApiClient>],
+    differing: &[Differing],
+    wait: Duration,
+) -> Vec<ReadThrough> {
+    let readable = differing.iter().filter(|it| it.readable).take(MOST_READ);
+    let read = readable.map(|it| async move {
+        let path = format!("{}/{}", it.root(), it.resource);
+        let list = through_all(clients, &format!("{path}?limit=1"), wait).await;
+        let object = list.iter().find_map(|got| first_of(&path, it, got));
+        let object = match object {
+            Some(path) => {
+                let answers = through_all(clients, &path, wait).await;
+                Some((path, answers))
+            }
+            None => None,
+        };
+        ReadThrough { path, list, object }
+    });
+    join_all(read).await
+}
+
+/// The path of the first object of a list.
+fn first_of(path: &str, resource: &Differing, list: &Got) -> Option<String> {
+    let list = good(list).ok()?.json();
+    let metadata = list["items"].as_array()?.first()?["metadata"].clone();
+    let name = metadata["name"].as_str()?;
+    Some(match metadata["namespace"].as_str() {
+        Some(namespace) => format!(
+            "{}/namespaces/{namespace}/{}/{name}",
+            resource.root(),
+            resource.resource
+        ),
+        None => format!("{path}/{name}"),
+    })
+}

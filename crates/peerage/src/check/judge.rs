@@ -1,0 +1,18 @@
+//! The checklist in its order: from what was seen to items. Pure; each topic has a file of its own.
+
+use super::report::Report;
+use super::world::World;
+use super::{apis, certificates, command_line, counters, records, servers, skew};
+
+/// Judges everything.
+pub(super) fn judge(world: &World) -> Report {
+    let mut items = servers::judge(world);
+    items.extend(skew::judge(world));
+    items.extend(command_line::judge(world));
+    items.extend(certificates::judge(world));
+    items.extend(records::judge(world));
+    items.extend(records::judge_ports(world));
+    items.extend(apis::judge(world));
+    items.extend(counters::judge(world));
+    Report::new(world.now, items)
+}

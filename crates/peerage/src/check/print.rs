@@ -1,0 +1,451 @@
+//! `peerage check --print`: what is missing, ready to be put where it belongs.
+//!
+//! What the servers tell (their Leases, and the pods of kube-apiservers) is filled in; without servers there are
+//! placeholders. Everything printed is YAML or a unit file with comments that say what to do with it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::command_line::{self, GATE, NEEDED, ON_BY_DEFAULT};
+use super::gather::{self, Plan};
+use super::records;
+use super::world::{CommandLine, good};
+use crate::exit::Failure;
+
+/// What to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum What {
+    /// The flags that kube-apiservers lack, as kubeadm's ClusterConfiguration (v1beta4, kubeadm 1.31 and newer)
+    Kubeadm,
+    /// The same as v1beta3, for older kubeadm
+    KubeadmV1beta3,
+    /// `peerage gateway` beside a kube-apiserver, as a static pod
+    StaticPod,
+    /// `peerage gateway` beside a kube-apiserver, as a systemd unit
+    Systemd,
+    /// What has to be let through between the servers, as a NetworkPolicy and as rules for hosts
+    NetworkPolicy,
+}
+
+/// The port of kube-apiserver once the gateway has its own.
+const BEHIND: u16 = 6444;
+/// The port that clients know.
+const SECURE_PORT: u16 = 6443;
+/// Where the gateway tells how it is, on loopback.
+const ADMIN_PORT: u16 = 10440;
+/// Where kubeadm keeps certificates.
+const PKI: &str = "/etc/kubernetes/pki";
+
+/// What is known of the control plane.
+#[derive(Debug, Clone, Default)]
+struct Facts {
+    /// Hosts and ports that the servers tell each other.
+    addresses: Vec<String>,
+    /// Flags of kube-apiservers.
+    lines: Vec<CommandLine>,
+}
+
+impl Facts {
+    fn hosts(&self) -> Vec<String> {
+        let host = |address: &String| address.rsplit_once(':').map(|it| it.0.to_owned());
+        let mut hosts: Vec<String> = self.addresses.iter().filter_map(host).collect();
+        hosts.sort();
+        hosts.dedup();
+        hosts
+    }
+}
+
+/// Asks what is to be filled in, and writes.
+pub(super) async fn print(what: What, plan: &Plan) -> Result<String, Failure> {
+    let mut facts = Facts {
+        lines: plan.manifests.clone(),
+        ..Facts::default()
+    };
+    if !plan.targets.is_empty() {
+        let (leases, pods) = gather::of_cluster(plan).await;
+        let leases = records::leases(&leases);
+        facts.addresses = leases.into_iter().filter_map(|it| it.address).collect();
+        facts.addresses.retain(|it| records::is_socket(it));
+        if let Ok(pods) = good(&pods) {
+            facts.lines.extend(command_line::of_pods(&pods.json()));
+        }
+    }
+    Ok(text(what, &facts))
+}
+
+fn text(what: What, facts: &Facts) -> String {
+    match what {
+        What::Kubeadm => kubeadm("v1beta4", facts),
+        What::KubeadmV1beta3 => kubeadm("v1beta3", facts),
+        What::StaticPod => static_pod(facts),
+        What::Systemd => systemd(facts),
+        What::NetworkPolicy => network_policy(facts),
+    }
+}
+
+/// The flags that any of the kube-apiservers lacks, with their values, by name.
+fn missing(facts: &Facts) -> BTreeMap<&'static str, String> {
+    let mut missing = BTreeMap::new();
+    if facts.lines.is_empty() {
+        // kubeadm itself sets all others.
+        missing.insert("feature-gates", format!("{GATE}=true"));
+        let peer_ca = NEEDED.iter().filter(|it| it.flag == "peer-ca-file");
+        missing.extend(peer_ca.map(|it| (it.flag, it.value.to_owned())));
+        return missing;
+    }
+    for line in &facts.lines {
+        missing.extend(
+            line.missing()
+                .iter()
+                .map(|it| (it.flag, it.value.to_owned())),
+        );
+        if line.lacks_gate() {
+            let others = line.value("feature-gates").unwrap_or_default();
+            let others = others
+                .split(',')
+                .filter(|it| !it.is_empty() && !it.contains(GATE));
+            let gate = format!("{GATE}=true");
+            let gates: Vec<&str> = others.chain([gate.as_str()]).collect();
+            missing.insert("feature-gates", gates.join(","));
+        }
+    }
+    missing
+}
+
+fn kubeadm(version: &str, facts: &Facts) -> String {
+    let missing = missing(facts);
+    if missing.is_empty() {
+        return format!(
+            "# Nothing is missing: {} has all flags that Kubernetes' own proxy needs.",
+            facts
+                .lines
+                .iter()
+                .map(|it| it.origin.as_str())
+                .collect::<Vec<_>>()
+                .join(", ")
+        );
+    }
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "# What kube-apiservers need for Kubernetes' own proxy, beside what kubeadm sets.\n\
+         # Merge it into the ClusterConfiguration (kubectl -n kube-system get configmap kubeadm-config -o yaml), then on each\n\
+         # control plane node, one after another: kubeadm init phase control-plane apiserver --config FILE"
+    );
+    if facts.lines.is_empty() && missing.contains_key("feature-gates") {
+        let _ = writeln!(
+            text,
+            "# The gate is on by default since {ON_BY_DEFAULT}; there feature-gates can be left out."
+        );
+    }
+    for line in &facts.lines {
+        let mut lacks: Vec<_> = line.missing().iter().map(|it| it.flag).collect();
+        if line.lacks_gate() {
+            lacks.push("feature-gates");
+        }
+        if !lacks.is_empty() {
+            let _ = writeln!(text, "# {} lacks {}", line.origin, lacks.join(", "));
+        }
+    }
+    let _ = writeln!(
+        text,
+        "apiVersion: kubeadm.k8s.io/{version}\nkind: ClusterConfiguration\napiServer:\n  extraArgs:"
+    );
+    for (name, value) in missing {
+        let _ = match version {
+            "v1beta3" => writeln!(text, "    {name}: \"{value}\""),
+            _ => writeln!(text, "  - name: {name}\n    value: \"{value}\""),
+        };
+    }
+    text.trim_end().to_owned()
+}
+
+/// The gateway's flags as a sidecar.
+fn gateway_flags(facts: &Facts) -> Vec<String> {
+    let mut flags = vec![format!("--upstream=https://127.0.0.1:{BEHIND}")];
+    let hosts = match facts.hosts() {
+        hosts if hosts.is_empty() => vec!["10.0.0.2".to_owned()],
+        hosts => hosts,
+    };
+    flags.extend(
+        hosts
+            .iter()
+            .map(|it| format!("--peer=https://{it}:{BEHIND}")),
+    );
+    let rest = [
+        ("secure-port", SECURE_PORT.to_string()),
+        ("tls-cert-file", format!("{PKI}/apiserver.crt")),
+        ("tls-private-key-file", format!("{PKI}/apiserver.key")),
+        ("client-ca-file", format!("{PKI}/ca.crt")),
+        (
+            "proxy-client-cert-file",
+            format!("{PKI}/front-proxy-client.crt"),
+        ),
+        (
+            "proxy-client-key-file",
+            format!("{PKI}/front-proxy-client.key"),
+        ),
+        ("peer-ca-file", format!("{PKI}/ca.crt")),
+    ];
+    flags.extend(rest.iter().map(|(name, value)| format!("--{name}={value}")));
+    flags
+}
+
+/// What both ways to run the gateway beside a kube-apiserver begin with.
+fn before_the_gateway() -> String {
+    format!(
+        "# `peerage gateway` beside the kube-apiserver of this host: it takes port {SECURE_PORT}, where clients are.\n\
+         # First give the kube-apiserver --secure-port={BEHIND} (its probes too). Leave out the --peer that is this host.\n\
+         # It reads keys that root alone may read, as kube-apiserver does.\n"
+    )
+}
+
+fn static_pod(facts: &Facts) -> String {
+    let flags: String = gateway_flags(facts)
+        .iter()
+        .map(|it| format!("\n    - {it}"))
+        .collect();
+    format!(
+        "{head}# Put it into /etc/kubernetes/manifests/peerage-gateway.yaml, with an image that holds the executable `peerage`.\n\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: peerage-gateway
+  namespace: kube-system
+  labels:
+    component: peerage-gateway
+    tier: control-plane
+spec:
+  hostNetwork: true
+  priorityClassName: system-node-critical
+  securityContext:
+    seccompProfile:
+      type: RuntimeDefault
+  containers:
+  - name: peerage-gateway
+    image: peerage:{version}
+    command:
+    - peerage
+    - gateway{flags}
+    resources:
+      requests:
+        cpu: 100m
+        memory: 64Mi
+    readinessProbe:
+      httpGet:
+        host: 127.0.0.1
+        path: /readyz
+        port: {ADMIN_PORT}
+      periodSeconds: 1
+    livenessProbe:
+      httpGet:
+        host: 127.0.0.1
+        path: /livez
+        port: {ADMIN_PORT}
+      failureThreshold: 8
+      periodSeconds: 10
+    volumeMounts:
+    - name: pki
+      mountPath: {PKI}
+      readOnly: true
+  volumes:
+  - name: pki
+    hostPath:
+      path: {PKI}
+      type: Directory",
+        head = before_the_gateway(),
+        version = env!("CARGO_PKG_VERSION"),
+    )
+}
+
+fn systemd(facts: &Facts) -> String {
+    let flags = gateway_flags(facts).join(" \\\n  ");
+    format!(
+        "{head}# Put it into /etc/systemd/system/peerage-gateway.service, then: systemctl daemon-reload && systemctl enable --now peerage-gateway
+[Unit]
+Description=Mixed Version Proxy before the kube-apiserver
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+ExecStart=/usr/local/bin/peerage gateway \\
+  {flags}
+Restart=always
+RestartSec=1
+TimeoutStopSec=90
+LimitNOFILE=1048576
+NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome=yes
+PrivateTmp=yes
+PrivateDevices=yes
+CapabilityBoundingSet=CAP_DAC_READ_SEARCH
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+
+[Install]
+WantedBy=multi-user.target",
+        head = before_the_gateway(),
+    )
+}
+
+fn network_policy(facts: &Facts) -> String {
+    let addresses = match facts.addresses.as_slice() {
+        [] => vec!["10.0.0.1:6443".to_owned(), "10.0.0.2:6443".to_owned()],
+        addresses => addresses.to_vec(),
+    };
+    let mut rules = String::new();
+    let mut by_family: [Vec<String>; 2] = Default::default();
+    for address in &addresses {
+        let Ok(socket) = address.parse::<std::net::SocketAddr>() else {
+            let _ = writeln!(rules, "  # {address} is a host name; put its address here");
+            continue;
+        };
+        let (ip, port) = (socket.ip(), socket.port());
+        let (bits, family) = if ip.is_ipv4() { (32, 0) } else { (128, 1) };
+        let ip_text = ip.to_string();
+        if !by_family[family].contains(&ip_text) {
+            by_family[family].push(ip_text);
+        }
+        let _ = writeln!(
+            rules,
+            "  - to:\n    - ipBlock:\n        cidr: {ip}/{bits}\n    ports:\n    - protocol: TCP\n      port: {port}"
+        );
+    }
+    let mut ports: Vec<&str> = addresses
+        .iter()
+        .filter_map(|it| it.rsplit_once(':').map(|it| it.1))
+        .collect();
+    ports.sort_unstable();
+    ports.dedup();
+    let hosts: String = ["ip saddr", "ip6 saddr"]
+        .iter()
+        .zip(&by_family)
+        .filter(|(_, ips)| !ips.is_empty())
+        .map(|(what, ips)| {
+            format!(
+                "#   nft add rule inet filter input {what} '{{ {} }}' tcp dport '{{ {} }}' accept\n",
+                ips.join(", "),
+                ports.join(", ")
+            )
+        })
+        .collect();
+    format!(
+        "# Servers reach each other at: {list}
+# kube-apiservers and sidecars are in their hosts' network, which NetworkPolicies do not reach; on each host:
+{hosts}\
+# `peerage gateway` as a balancer in pods of its own (label app.kubernetes.io/name: peerage-gateway) needs:
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: peerage-gateway
+  namespace: kube-system
+spec:
+  podSelector:
+    matchLabels:
+      app.kubernetes.io/name: peerage-gateway
+  policyTypes: [Ingress, Egress]
+  ingress:
+  - ports:
+    - protocol: TCP
+      port: {SECURE_PORT}
+  egress:
+{rules}",
+        list = addresses.join(", ")
+    )
+    .trim_end()
+    .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::diff::lifecycle::Release;
+    use serde_json::Value;
+
+    fn yaml(text: &str) -> Value {
+        serde_saphyr::from_str(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+    }
+
+    fn line(version: &str, args: &[&str]) -> CommandLine {
+        CommandLine {
+            origin: format!("kube-apiserver-{version}"),
+            release: Release::parse(version),
+            args: args.iter().map(|it| (*it).to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn kubeadm_gets_what_any_server_lacks_and_keeps_its_gates() {
+        let kubeadm: Vec<String> = NEEDED
+            .iter()
+            .filter(|it| it.flag != "peer-ca-file")
+            .map(|it| format!("--{}={}", it.flag, it.value))
+            .collect();
+        let mut args: Vec<&str> = kubeadm.iter().map(String::as_str).collect();
+        args.push("--feature-gates=A=false");
+        let facts = Facts {
+            lines: vec![line("1.35", &args), line("1.37", &args)],
+            ..Facts::default()
+        };
+        let v4 = yaml(&text(What::Kubeadm, &facts));
+        assert_eq!(v4["apiVersion"], "kubeadm.k8s.io/v1beta4");
+        let args = v4["apiServer"]["extraArgs"].as_array().unwrap();
+        assert_eq!(args.len(), 2, "{args:?}");
+        assert_eq!(args[0]["value"], format!("A=false,{GATE}=true"));
+        assert_eq!(args[1]["name"], "peer-ca-file");
+
+        let v3 = yaml(&text(What::KubeadmV1beta3, &Facts::default()));
+        assert_eq!(v3["apiVersion"], "kubeadm.k8s.io/v1beta3");
+        let args = &v3["apiServer"]["extraArgs"];
+        assert_eq!(args["peer-ca-file"], "/etc/kubernetes/pki/ca.crt");
+        assert_eq!(args["feature-gates"], format!("{GATE}=true"));
+
+        let complete: Vec<String> = NEEDED.iter().map(|it| format!("--{}=x", it.flag)).collect();
+        let complete: Vec<&str> = complete.iter().map(String::as_str).collect();
+        let facts = Facts {
+            lines: vec![line("1.36", &complete)],
+            ..Facts::default()
+        };
+        assert!(text(What::Kubeadm, &facts).starts_with("# Nothing is missing"));
+    }
+
+    #[test]
+    fn the_gateway_is_told_of_every_server() {
+        let facts = Facts {
+            addresses: vec!["10.0.0.1:6443".into(), "[fd00::2]:6443".into()],
+            ..Facts::default()
+        };
+        let pod = yaml(&text(What::StaticPod, &facts));
+        let container = &pod["spec"]["containers"][0];
+        assert_eq!(container["volumeMounts"][0]["mountPath"], PKI, "{pod}");
+        assert!(container["resources"]["requests"]["memory"].is_string());
+        let command = container["command"].to_string();
+        for flag in [
+            "--peer=https://10.0.0.1:6444",
+            "--peer=https://[fd00::2]:6444",
+        ] {
+            assert!(command.contains(flag), "{command}");
+        }
+        assert!(text(What::Systemd, &facts).contains("--peer=https://10.0.0.1:6444 \\\n"));
+        // They are flags that the gateway has.
+        let words = ["peerage", "gateway"].map(str::to_owned);
+        let words = words.into_iter().chain(gateway_flags(&facts));
+        crate::cli::parse(words.map(Into::into)).unwrap();
+    }
+
+    #[test]
+    fn the_policy_lets_through_what_peers_are_told() {
+        let facts = Facts {
+            addresses: vec!["10.0.0.1:6443".into(), "[fd00::2]:7443".into()],
+            ..Facts::default()
+        };
+        let shown = text(What::NetworkPolicy, &facts);
+        let policy = yaml(&shown);
+        let egress = policy["spec"]["egress"].as_array().unwrap();
+        assert_eq!(egress[0]["to"][0]["ipBlock"]["cidr"], "10.0.0.1/32");
+        assert_eq!(egress[1]["to"][0]["ipBlock"]["cidr"], "fd00::2/128");
+        assert_eq!(egress[1]["ports"][0]["port"], 7443);
+        assert!(shown.contains("ip6 saddr '{ fd00::2 }'"), "{shown}");
+    }
+}

@@ -1,0 +1,287 @@
+//! What `peerage check` found: items with a verdict and a fix, and how they are shown.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::output::table;
+
+/// How an item turned out, from best to worst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Verdict {
+    /// There was nothing to check, or not enough to check it with.
+    Skip,
+    /// It is as it should be.
+    Pass,
+    /// It works, but not as well as it could, or it could not be seen.
+    Warn,
+    /// It does not work.
+    Fail,
+}
+
+impl Verdict {
+    /// The word for it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Skip => "skip",
+            Self::Pass => "pass",
+            Self::Warn => "warn",
+            Self::Fail => "fail",
+        }
+    }
+}
+
+/// One line of the checklist.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Item {
+    /// What was checked.
+    pub(super) check: &'static str,
+    /// The server, record or pair of servers that it is about; empty for all.
+    pub(super) subject: String,
+    /// How it turned out.
+    pub(super) verdict: Verdict,
+    /// What was seen.
+    pub(super) says: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fix: Option<String>,
+}
+
+impl Item {
+    fn new(check: &'static str, subject: &str, verdict: Verdict, says: impl Into<String>) -> Self {
+        Self {
+            check,
+            subject: subject.to_owned(),
+            verdict,
+            says: says.into(),
+            fix: None,
+        }
+    }
+
+    /// As it should be.
+    pub(super) fn pass(check: &'static str, subject: &str, says: impl Into<String>) -> Self {
+        Self::new(check, subject, Verdict::Pass, says)
+    }
+
+    /// Not checked.
+    pub(super) fn skip(check: &'static str, subject: &str, says: impl Into<String>) -> Self {
+        Self::new(check, subject, Verdict::Skip, says)
+    }
+
+    /// To be looked at.
+    pub(super) fn warn(check: &'static str, subject: &str, says: impl Into<String>) -> Self {
+        Self::new(check, subject, Verdict::Warn, says)
+    }
+
+    /// Not working.
+    pub(super) fn fail(check: &'static str, subject: &str, says: impl Into<String>) -> Self {
+        Self::new(check, subject, Verdict::Fail, says)
+    }
+
+    /// With what to do about it.
+    #[must_use]
+    pub(super) fn fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = Some(fix.into());
+        self
+    }
+}
+
+/// The whole checklist at one time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Report {
+    /// When it was made.
+    #[serde(serialize_with = "as_text")]
+    pub(super) time: Timestamp,
+    /// The worst verdict.
+    pub(super) verdict: Verdict,
+    /// The items, in the order of the checklist.
+    pub(super) items: Vec<Item>,
+}
+
+fn as_text<S: serde::Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(time)
+}
+
+impl Report {
+    /// A report of these items.
+    pub(super) fn new(time: Timestamp, items: Vec<Item>) -> Self {
+        let worst = items.iter().map(|item| item.verdict).max();
+        Self {
+            time,
+            verdict: worst.unwrap_or(Verdict::Skip),
+            items,
+        }
+    }
+
+    /// The exit code: 0 pass, 1 warn, 2 fail.
+    pub(super) fn exit_code(&self) -> u8 {
+        match self.verdict {
+            Verdict::Skip | Verdict::Pass => 0,
+            Verdict::Warn => 1,
+            Verdict::Fail => 2,
+        }
+    }
+
+    /// The report for people, in lines of about `width` characters.
+    pub(super) fn in_words(&self, width: usize) -> String {
+        let check = self.items.iter().map(|it| it.check.len()).max();
+        let before = "pass".len() + check.unwrap_or(0) + 6;
+        let left = width.saturating_sub(before).max(40);
+        let rows = self.items.iter().map(|item| {
+            let mut says = match item.subject.as_str() {
+                "" => wrapped(&item.says, left),
+                subject => wrapped(&format!("{subject}: {}", item.says), left),
+            };
+            if let Some(fix) = &item.fix {
+                says.push('\n');
+                says.push_str(&wrapped(&format!("fix: {fix}"), left));
+            }
+            let verdict = item.verdict.word().to_owned();
+            vec![verdict, item.check.to_owned(), says]
+        });
+        let table = table(&["", "CHECK", ""], rows.collect());
+        format!("{table}\n\n{}", self.summary())
+    }
+
+    /// How many turned out how.
+    pub(super) fn summary(&self) -> String {
+        let count = |verdict| self.items.iter().filter(|it| it.verdict == verdict).count();
+        format!(
+            "{}: {} pass, {} warn, {} fail, {} skipped",
+            self.verdict.word(),
+            count(Verdict::Pass),
+            count(Verdict::Warn),
+            count(Verdict::Fail),
+            count(Verdict::Skip)
+        )
+    }
+
+    /// What changed since an earlier report, one line each.
+    pub(super) fn changes(&self, before: &Report) -> Vec<String> {
+        let key = |item: &Item| (item.check, item.subject.clone());
+        let mut lines = Vec::new();
+        for item in &self.items {
+            let old = before.items.iter().find(|it| key(it) == key(item));
+            if old.is_some_and(|old| old.verdict == item.verdict && !differs(old, item)) {
+                continue;
+            }
+            let from = old.map_or("new", |old| old.verdict.word());
+            lines.push(format!("{from} -> {}", line(item)));
+        }
+        for old in &before.items {
+            if !self.items.iter().any(|it| key(it) == key(old)) {
+                lines.push(format!("{} -> gone: {}", old.verdict.word(), title(old)));
+            }
+        }
+        lines
+    }
+}
+
+/// Whether an item that turned out the same says something else; numbers change all the time and are no news.
+fn differs(old: &Item, new: &Item) -> bool {
+    let words = |text: &str| text.replace(|c: char| c.is_ascii_digit() || c == '.', "");
+    new.verdict > Verdict::Pass && words(&old.says) != words(&new.says)
+}
+
+/// An item in one line.
+pub(super) fn line(item: &Item) -> String {
+    format!("{} {}: {}", item.verdict.word(), title(item), item.says)
+}
+
+fn title(item: &Item) -> String {
+    match item.subject.as_str() {
+        "" => item.check.to_owned(),
+        subject => format!("{} of {subject}", item.check),
+    }
+}
+
+/// A text in lines of at most `width` characters, broken at blanks.
+fn wrapped(text: &str, width: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n")
+}
+
+/// The first names, and how many more there are.
+pub(super) fn some(names: &[String], most: usize) -> String {
+    let shown = names.iter().take(most).cloned().collect::<Vec<_>>();
+    match names.len().saturating_sub(most) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(items: Vec<Item>) -> Report {
+        Report::new(Timestamp::UNIX_EPOCH, items)
+    }
+
+    #[test]
+    fn the_exit_code_is_that_of_the_worst_item() {
+        let (pass, warn) = (Item::pass("a", "", ""), Item::warn("b", "", ""));
+        for (items, code) in [
+            (vec![], 0),
+            (vec![Item::skip("s", "", ""), pass.clone()], 0),
+            (vec![warn.clone(), pass.clone()], 1),
+            (vec![pass, Item::fail("c", "", ""), warn], 2),
+        ] {
+            assert_eq!(report(items.clone()).exit_code(), code, "{items:?}");
+        }
+    }
+
+    #[test]
+    fn lines_are_broken_at_blanks_and_a_fix_begins_one() {
+        let item = Item::fail(
+            "certificate",
+            "old",
+            "it ended yesterday at noon and nobody saw it coming",
+        )
+        .fix("renew it");
+        let text = report(vec![item]).in_words(10);
+        assert_eq!(
+            text,
+            "       CHECK\n\
+             fail   certificate   old: it ended yesterday at noon and\n\
+             \x20                    nobody saw it coming\n\
+             \x20                    fix: renew it\n\n\
+             fail: 0 pass, 0 warn, 1 fail, 0 skipped"
+        );
+    }
+
+    #[test]
+    fn what_changed_is_told_and_numbers_alone_are_no_change() {
+        let before = report(vec![
+            Item::pass("clock", "old", "0.1 s"),
+            Item::warn("lease", "x", "not renewed for 20 s"),
+            Item::pass("port", "y", "open"),
+        ]);
+        let after = report(vec![
+            Item::pass("clock", "old", "0.2 s"),
+            Item::warn("lease", "x", "not renewed for 31 s"),
+            Item::fail("ready", "", "no answer"),
+        ]);
+        assert_eq!(
+            after.changes(&before),
+            ["new -> fail ready: no answer", "pass -> gone: port of y"]
+        );
+        assert!(after.changes(&after).is_empty());
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        let names = ["a", "b", "c"].map(str::to_owned);
+        assert_eq!(some(&names, 3), "a, b, c");
+        assert_eq!(some(&names, 1), "a and 2 more");
+    }
+}

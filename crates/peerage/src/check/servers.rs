@@ -1,0 +1,171 @@
+//! Each server by itself: whether it can be reached, is ready, and takes part in the Mixed Version Proxy.
+
+use super::command_line::{GATE, ON_BY_DEFAULT};
+use super::report::{Item, some};
+use super::rights;
+use super::series::samples;
+use super::world::{Answers, Problem, Server, World, good};
+use crate::diff::lifecycle::Release;
+
+const REACHABLE: &str = "reachable";
+const READY: &str = "ready";
+const PROXY: &str = "proxy";
+const PEER: &str = "peer";
+/// The check of `/readyz` that is there when the filter is: with the gate and `--peer-ca-file`.
+const HOOK: &str = "poststarthook/mixed-version-proxy-handler";
+/// The first release whose proxy merges discovery and asks peers for what they serve themselves.
+const MERGES: Release = Release(1, 35);
+
+/// Judges each server by itself.
+pub(super) fn judge(world: &World) -> Vec<Item> {
+    world.servers.iter().flat_map(judge_server).collect()
+}
+
+fn judge_server(server: &Server) -> Vec<Item> {
+    let name = &server.name;
+    let seen = match &server.handshake {
+        Ok(seen) => seen,
+        Err(error) => {
+            let fix =
+                "start it, or let this machine reach its port; nothing else of it was checked";
+            return vec![Item::fail(REACHABLE, name, error.to_string()).fix(fix)];
+        }
+    };
+    let answers = match &server.answers {
+        Ok(answers) => answers,
+        Err(problem) => {
+            let fix = "see what is said of its certificate; nothing else of it was checked";
+            return vec![Item::fail(REACHABLE, name, problem).fix(fix)];
+        }
+    };
+    let version = server
+        .version()
+        .map_or_else(|| "unknown version".to_owned(), |it| it.text);
+    let says = format!(
+        "{version} at {}, {} ms",
+        server.address,
+        seen.took.as_millis()
+    );
+    let mut items = vec![
+        Item::pass(REACHABLE, name, says),
+        ready(name, answers),
+        proxy(server, answers),
+    ];
+    items.extend(peers(server));
+    items
+}
+
+fn ready(name: &str, answers: &Answers) -> Item {
+    match good(&answers.ready) {
+        Ok(_) => Item::pass(READY, name, "/readyz is good"),
+        Err(Problem::Other(_)) => {
+            let text = answers.ready.as_ref().map(|it| it.body.clone());
+            let text = text.unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            let failed: Vec<String> = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("[-]"))
+                .map(|line| line.split(' ').next().unwrap_or(line).to_owned())
+                .collect();
+            Item::fail(READY, name, format!("/readyz fails: {}", some(&failed, 6)))
+                .fix("see its log for what these checks wait for")
+        }
+        Err(problem) => rights::unread(READY, name, rights::HEALTH, &problem),
+    }
+}
+
+/// Whether it reroutes and merges, by what it says of its gates and serves.
+fn proxy(server: &Server, answers: &Answers) -> Item {
+    let name = &server.name;
+    if let Some(debug) = server.debug() {
+        return match debug["enabled"] == false {
+            false => Item::pass(PROXY, name, "on (Peerage's)"),
+            true => Item::fail(PROXY, name, "off: no request is forwarded").fix(
+                "--peer-ca-file, --proxy-client-cert-file and --proxy-client-key-file, as `peerage pki init` prints them",
+            ),
+        };
+    }
+    let release = server.version().map(|it| it.emulated);
+    let text = match good(&answers.metrics) {
+        Ok(answer) => String::from_utf8_lossy(&answer.body).into_owned(),
+        Err(problem) => return without_metrics(name, answers, &problem),
+    };
+    let gates = samples(&text, "kubernetes_feature_enabled");
+    let gate = gates.iter().find(|it| it.label("name") == GATE);
+    match gate.map(|it| it.value > 0.0) {
+        None => Item::fail(PROXY, name, format!("it has no gate {GATE}: it cannot reroute"))
+            .fix("put `peerage gateway` before it"),
+        Some(false) => {
+            let default = match release {
+                Some(release) if release < ON_BY_DEFAULT => " (the default before 1.36)",
+                _ => "",
+            };
+            Item::fail(PROXY, name, format!("the gate {GATE} is off{default}")).fix(format!(
+                "--feature-gates={GATE}=true and --peer-ca-file (`peerage check --print kubeadm`), or put `peerage gateway` before it"
+            ))
+        }
+        Some(true) if !has_hook(answers) => Item::fail(
+            PROXY,
+            name,
+            "the gate is on, but without --peer-ca-file it reroutes and merges nothing, and says nothing about it",
+        )
+        .fix("--peer-ca-file=/etc/kubernetes/pki/ca.crt (`peerage check --print kubeadm`)"),
+        Some(true) if release.is_some_and(|it| it < MERGES) => Item::warn(
+            PROXY,
+            name,
+            "on, but before 1.35 it merges no discovery, and takes newer peers' merged documents for their own: requests go to servers that answer 404",
+        )
+        .fix("put `peerage gateway` before the servers, or upgrade this one first"),
+        Some(true) => Item::pass(PROXY, name, format!("on: the gate, and {HOOK}")),
+    }
+}
+
+fn has_hook(answers: &Answers) -> bool {
+    let ready = answers.ready.as_ref();
+    ready.is_ok_and(|it| String::from_utf8_lossy(&it.body).contains(HOOK))
+}
+
+/// `/readyz` tells as much of it as anyone may read.
+fn without_metrics(name: &str, answers: &Answers, problem: &Problem) -> Item {
+    if has_hook(answers) {
+        return Item::pass(PROXY, name, format!("on: {HOOK} is there"));
+    }
+    let mut item = rights::unread(PROXY, name, rights::METRICS, problem);
+    item.says = format!("{HOOK} is not there, so nothing is rerouted; {}", item.says);
+    item
+}
+
+/// What one of Peerage's servers says of its peers.
+fn peers(server: &Server) -> Vec<Item> {
+    let Some(debug) = server.debug() else {
+        return Vec::new();
+    };
+    let peers = debug["peers"].as_array().cloned().unwrap_or_default();
+    let items = peers.iter().map(|peer| {
+        let text = |key: &str| peer[key].as_str().unwrap_or_default().to_owned();
+        let subject = format!("{} seen by {}", text("id"), server.name);
+        let (state, why) = (text("state"), text("why"));
+        if let Some(message) = peer["error"]["message"].as_str() {
+            return Item::warn(PEER, &subject, format!("{state}: {message}"))
+                .fix("see what is said of its port and certificate");
+        }
+        let not_its_own = peer["notItsOwn"].as_u64().unwrap_or_default();
+        match state.as_str() {
+            "serving" if not_its_own > 0 => Item::warn(
+                PEER,
+                &subject,
+                format!(
+                    "answers merged documents: lists {not_its_own} APIs that it does not serve"
+                ),
+            )
+            .fix("upgrade it to 1.35 or newer, or name the server itself and not a load balancer"),
+            "serving" => Item::pass(PEER, &subject, why),
+            "gone" | "unreachable" | "crashed" => {
+                Item::fail(PEER, &subject, format!("{state}: {why}"))
+                    .fix("start it again, or delete its identity Lease if it is not coming back")
+            }
+            _ => Item::warn(PEER, &subject, format!("{state}: {why}")),
+        }
+    });
+    items.collect()
+}

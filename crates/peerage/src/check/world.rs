@@ -1,0 +1,245 @@
+//! What was seen of the servers, before anyone judges it.
+//!
+//! Invariant: everything here can be made by hand, so that judging is tested without servers.
+
+use http::StatusCode;
+use jiff::Timestamp;
+use peerage_core::discovery::ApiGroupDiscoveryList;
+use serde_json::Value;
+
+use super::handshake::{Handshake, HandshakeError};
+use crate::client::Answer;
+use crate::diff::lifecycle::Release;
+use crate::discovery::Form;
+use crate::pki::kubeconfig::Connection;
+
+/// An answer, or why there is none.
+pub(super) type Got = Result<Answer, String>;
+
+/// Why something is not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Problem {
+    /// These credentials may not read it.
+    Forbidden,
+    /// The server does not know these credentials.
+    Unauthorized,
+    /// The server has no such thing.
+    Missing,
+    /// It answered something else, or nothing.
+    Other(String),
+}
+
+/// The answer if it is a good one.
+pub(super) fn good(got: &Got) -> Result<&Answer, Problem> {
+    match got {
+        Ok(answer) => match answer.status {
+            StatusCode::OK => Ok(answer),
+            StatusCode::FORBIDDEN => Err(Problem::Forbidden),
+            StatusCode::UNAUTHORIZED => Err(Problem::Unauthorized),
+            StatusCode::NOT_FOUND => Err(Problem::Missing),
+            _ => Err(Problem::Other(answer.in_words())),
+        },
+        Err(text) => Err(Problem::Other(text.clone())),
+    }
+}
+
+/// How far a server's clock is ahead of this machine's, in seconds: somewhere between the two.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Ahead {
+    /// At least.
+    pub(super) least: f64,
+    /// At most.
+    pub(super) most: f64,
+}
+
+/// What one server serves by itself, and what it shows of all.
+#[derive(Debug, Clone)]
+pub(super) struct Shown {
+    /// Groups of `/apis`.
+    pub(super) apis: ApiGroupDiscoveryList,
+    /// The core group.
+    pub(super) core: ApiGroupDiscoveryList,
+    /// In which form.
+    pub(super) form: Form,
+}
+
+/// What a server answered.
+#[derive(Debug, Clone)]
+pub(super) struct Answers {
+    /// `/readyz?verbose`.
+    pub(super) ready: Got,
+    /// `/version`.
+    pub(super) version: Got,
+    /// `/metrics`.
+    pub(super) metrics: Got,
+    /// `/debug/peers`, which Peerage's servers have.
+    pub(super) debug: Got,
+    /// What it serves by itself.
+    pub(super) own: Result<Shown, Problem>,
+    /// The aggregated document of `/apis` as clients ask for it.
+    pub(super) merged: Got,
+    /// The same of `/api`.
+    pub(super) merged_core: Got,
+    /// The legacy document of `/apis`.
+    pub(super) legacy: Got,
+    /// The index of OpenAPI v3.
+    pub(super) openapi: Got,
+    /// Its clock.
+    pub(super) ahead: Option<Ahead>,
+}
+
+/// A server that was asked.
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    /// What to call it.
+    pub(super) name: String,
+    /// How it is reached.
+    pub(super) connection: Connection,
+    /// Its host and port.
+    pub(super) address: String,
+    /// Its certificate as anyone sees it.
+    pub(super) handshake: Result<Handshake, HandshakeError>,
+    /// What it answered, if it answered at all.
+    pub(super) answers: Result<Answers, String>,
+    /// What it answered to the front-proxy certificate, if one was given.
+    pub(super) as_peer: Option<Got>,
+}
+
+impl Server {
+    /// The host of its URL.
+    pub(super) fn host(&self) -> &str {
+        let host = self.address.rsplit_once(':').map_or("", |(host, _)| host);
+        host.trim_start_matches('[').trim_end_matches(']')
+    }
+
+    /// The answers, if there are any.
+    pub(super) fn answers(&self) -> Option<&Answers> {
+        self.answers.as_ref().ok()
+    }
+
+    /// What it serves by itself, if that is known.
+    pub(super) fn own(&self) -> Option<&Shown> {
+        self.answers()?.own.as_ref().ok()
+    }
+
+    /// Whether it is one of Peerage's.
+    pub(super) fn is_peerage(&self) -> bool {
+        self.debug().is_some()
+    }
+
+    /// What it says of its peers, if it is one of Peerage's.
+    pub(super) fn debug(&self) -> Option<Value> {
+        let value = good(&self.answers()?.debug).ok()?.json();
+        (value["server"].is_string() && value["peers"].is_array()).then_some(value)
+    }
+
+    /// What `/version` says.
+    pub(super) fn version(&self) -> Option<Version> {
+        let value = good(&self.answers()?.version).ok()?.json();
+        Version::read(&value)
+    }
+}
+
+/// What `/version` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Version {
+    /// As it is written.
+    pub(super) text: String,
+    /// The release of the executable.
+    pub(super) binary: Release,
+    /// The release whose API it serves.
+    pub(super) emulated: Release,
+}
+
+impl Version {
+    fn read(value: &Value) -> Option<Self> {
+        let text = |key: &str| value[key].as_str().unwrap_or_default();
+        let binary = Release::parse(text("gitVersion"))?;
+        let emulated = format!("{}.{}", text("emulationMajor"), text("emulationMinor"));
+        Some(Self {
+            text: text("gitVersion").to_owned(),
+            binary,
+            emulated: Release::parse(&emulated).unwrap_or(binary),
+        })
+    }
+}
+
+/// An address that peers are told to connect to.
+#[derive(Debug, Clone)]
+pub(super) struct Port {
+    /// The Lease that says so.
+    pub(super) lease: String,
+    /// The address.
+    pub(super) address: String,
+    /// What was seen there.
+    pub(super) handshake: Result<Handshake, HandshakeError>,
+}
+
+/// A group-version that servers do not all have alike, and what each showed of it.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    /// `apps/v1`.
+    pub(super) api_version: String,
+    /// Its legacy document, by server.
+    pub(super) legacy: Vec<Got>,
+    /// Its OpenAPI document, by server.
+    pub(super) openapi: Vec<Got>,
+}
+
+/// A resource that only some have, and what each server answered when it was read.
+#[derive(Debug, Clone)]
+pub(super) struct ReadThrough {
+    /// Its collection's path.
+    pub(super) path: String,
+    /// A list of one, by server.
+    pub(super) list: Vec<Got>,
+    /// An object, by server, if there is one.
+    pub(super) object: Option<(String, Vec<Got>)>,
+}
+
+/// The flags of a kube-apiserver, from where it was started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CommandLine {
+    /// Pod or file.
+    pub(super) origin: String,
+    /// Its release, as far as its image says.
+    pub(super) release: Option<Release>,
+    /// Its flags.
+    pub(super) args: Vec<String>,
+}
+
+/// Everything that was seen.
+#[derive(Debug, Clone)]
+pub(super) struct World {
+    /// When.
+    pub(super) now: Timestamp,
+    /// The servers, in the order they were named.
+    pub(super) servers: Vec<Server>,
+    /// The identity Leases.
+    pub(super) leases: Got,
+    /// The endpoints of the `kubernetes` Service.
+    pub(super) endpoints: Got,
+    /// What authenticating proxies are told.
+    pub(super) config: Got,
+    /// The pods of kube-apiservers.
+    pub(super) pods: Got,
+    /// Flags from files.
+    pub(super) manifests: Vec<CommandLine>,
+    /// The front-proxy certificate, if one was given.
+    pub(super) front_proxy: Option<String>,
+    /// Where peers are told to connect to.
+    pub(super) ports: Vec<Port>,
+    /// Group-versions that servers do not have alike.
+    pub(super) asked: Vec<Asked>,
+    /// Resources that only some have.
+    pub(super) read: Vec<ReadThrough>,
+}
+
+impl World {
+    /// The authorities that servers are checked by.
+    pub(super) fn authority(&self) -> Option<&str> {
+        self.servers
+            .iter()
+            .find_map(|it| it.connection.authority.as_deref())
+    }
+}
