@@ -24,6 +24,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 use peerage_proxy::PeerRecord;
+use peerage_proxy::record::registered::{ADDRESS_ANNOTATION, HOLD_ANNOTATION};
+pub(crate) use peerage_proxy::record::registered::{
+    ENDPOINT_LABEL as IDENTITY_LABEL_OF_ENDPOINT, ENDPOINTS, IDENTITY_LABEL, IDENTITY_VALUE,
+    NAMESPACE,
+};
 use peerage_store::{KeyValue, Revision, Store, StoreError, StoreExt as _, WriteError};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -36,22 +41,7 @@ use crate::wire;
 pub use identity::server_id;
 pub(crate) use records::addresses;
 
-/// Namespace of the identity Leases.
-pub(crate) const NAMESPACE: &str = "kube-system";
-/// Label of an identity Lease.
-pub(crate) const IDENTITY_LABEL: &str = "apiserver.kubernetes.io/identity";
-/// Its value for a kube-apiserver and for what stands in for one.
-pub(crate) const IDENTITY_VALUE: &str = "kube-apiserver";
-/// Label of an endpoint record: the server ID.
-pub(crate) const IDENTITY_LABEL_OF_ENDPOINT: &str = "apiserverIdentity";
 const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
-/// Annotation of an identity Lease: the address that peers use, for people only.
-const ADDRESS_ANNOTATION: &str = "kubernetes.io/peer-advertise-address";
-/// Annotation of the Lease of a server that left in good order: for how many seconds from `renewTime` it is expected back.
-const HOLD_ANNOTATION: &str = "peerage.io/hold-seconds";
-/// Key prefix of the endpoint records below the root.
-pub(crate) const ENDPOINTS: &str = "peerserverleases";
-
 /// How often the Lease and the endpoint key are renewed (kube-apiserver: 10 s, the Lease with up to 4 % jitter).
 const RENEW: Duration = Duration::from_secs(10);
 /// How long an endpoint key outlives its last renewal.

@@ -218,12 +218,6 @@ pub(crate) fn enclose(api_version: &str, kind: &str, raw: Vec<u8>) -> Vec<u8> {
     value
 }
 
-/// The kind in an envelope and its message's bytes.
-pub(crate) fn open(value: &[u8]) -> Option<(String, Vec<u8>)> {
-    let (types, raw) = open_typed(value)?;
-    Some((types.kind?, raw))
-}
-
 /// What kind in which version is in an envelope, and its message's bytes.
 pub(crate) fn open_typed(value: &[u8]) -> Option<(TypeMeta, Vec<u8>)> {
     let envelope = Unknown::decode(value.strip_prefix(MAGIC)?).ok()?;
@@ -284,8 +278,8 @@ mod tests {
         let value = endpoints("apiserver-7m4ksdmwgfyoyspfnlfdou37ci", "127.0.0.1", 7402, 1);
         assert_eq!(value, expected);
         assert_eq!(value.len(), 138);
-        let (kind, raw) = open(&value).expect("it opens");
-        assert_eq!(kind, "Endpoints");
+        let (types, raw) = open_typed(&value).expect("it opens");
+        assert_eq!(types.kind.as_deref(), Some("Endpoints"));
         let message = Endpoints::decode(raw.as_slice()).expect("it decodes");
         assert_eq!(message.subsets[0].ports[0].port, Some(7402));
     }
@@ -294,8 +288,8 @@ mod tests {
     fn damaged_values_are_nothing() {
         let value = endpoints("a", "127.0.0.1", 1, 1);
         for cut in 0..value.len() {
-            let _ = open(&value[..cut]).map(|(_, raw)| Endpoints::decode(raw.as_slice()));
+            let _ = open_typed(&value[..cut]).map(|(_, raw)| Endpoints::decode(raw.as_slice()));
         }
-        assert_eq!(open(b"{}"), None);
+        assert_eq!(open_typed(b"{}"), None);
     }
 }

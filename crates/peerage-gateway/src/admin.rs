@@ -14,10 +14,12 @@ use http::{Method, StatusCode};
 use peerage_core::PlainError;
 use peerage_http::metrics::Registry;
 use peerage_http::{Request, Response, full};
-use peerage_proxy::PeerProxy;
+use peerage_proxy::{DebugPeers, PeerProxy};
+use serde::Serialize;
 use tower::Service;
 
 use crate::chain::Shared;
+use crate::sources::{DebugSource, Finding, Sources};
 
 /// What `/readyz` says from the first moment of stopping.
 pub(crate) const STOPPING: &str = "this gateway is stopping\n";
@@ -28,6 +30,16 @@ pub(crate) struct Admin {
     pub(crate) shared: Arc<Shared>,
     pub(crate) proxy: PeerProxy,
     pub(crate) metrics: Registry,
+    pub(crate) sources: Option<Arc<Sources>>,
+}
+
+/// The proxy's own state, and where its servers come from.
+#[derive(Serialize)]
+struct State {
+    #[serde(flatten)]
+    proxy: DebugPeers,
+    sources: Vec<DebugSource>,
+    findings: Arc<[Finding]>,
 }
 
 impl Admin {
@@ -65,7 +77,13 @@ impl Admin {
     }
 
     fn peers(&self) -> Response {
-        let body = serde_json::to_vec_pretty(&self.proxy.debug()).unwrap_or_default();
+        let sources = self.sources.as_ref();
+        let state = State {
+            proxy: self.proxy.debug(),
+            sources: sources.map(|it| it.debug()).unwrap_or_default(),
+            findings: sources.map(|it| it.findings()).unwrap_or_default(),
+        };
+        let body = serde_json::to_vec_pretty(&state).unwrap_or_default();
         let mut response = Response::new(full(body));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

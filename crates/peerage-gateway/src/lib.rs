@@ -9,6 +9,7 @@
 //! | `chain` | who is asking, as far as certificates tell; audit; what never gets through |
 //! | `discovery_authorization` | whether a client may read the documents that are at hand |
 //! | [`options`] | everything that may be decided about a gateway |
+//! | [`sources`] | where the servers behind come from |
 //! | `server` | start, readiness, drain |
 //! | `admin` | health, metrics and state of the gateway itself, on an address of its own |
 //!
@@ -19,6 +20,7 @@ mod chain;
 mod discovery_authorization;
 pub mod options;
 mod server;
+pub mod sources;
 
 pub use options::GatewayOptions;
 pub use server::{GatewayError, Running, run, start};

@@ -10,6 +10,8 @@ use peerage_http::{ClientTls, ServerTls};
 use peerage_proxy::{PeerRecord, Rendering, Writes};
 use tokio::sync::watch;
 
+use crate::sources::Sources;
+
 /// Everything that may be decided about a gateway. Files are read and checked by whoever makes one.
 pub struct GatewayOptions {
     /// Where clients connect.
@@ -28,6 +30,8 @@ pub struct GatewayOptions {
     pub family: Family,
     /// The servers behind, whenever they change. The first value is complete.
     pub records: watch::Receiver<Arc<[PeerRecord]>>,
+    /// Where those come from, to show how each source does and to keep it going.
+    pub sources: Option<Sources>,
     /// The ID of the server that this gateway stands beside; none for a balancer.
     pub beside: Option<Arc<str>>,
     /// The failure domain that the gateway is in.

@@ -15,7 +15,7 @@ use peerage_auth::audit::AuditLog;
 use peerage_auth::{AuthSetupError, Authenticator};
 use peerage_core::PeerView;
 use peerage_http::metrics::Registry;
-use peerage_http::reload::ReloadMetrics;
+use peerage_http::reload::{Reload, ReloadMetrics};
 use peerage_http::server::{Drained, ServerMetrics};
 use peerage_http::{HttpService, Server, ServerOptions, ServerTls};
 use peerage_proxy::{Exclusions, FrontOptions, LocalApis, PeerProxy, ProxyOptions};
@@ -32,6 +32,7 @@ use crate::GatewayOptions;
 use crate::admin::Admin;
 use crate::chain::{Chain, Shared};
 use crate::discovery_authorization::DiscoveryAuthorization;
+use crate::sources::Sources;
 
 /// How often certificate files are looked at.
 const RELOAD: Duration = Duration::from_secs(1);
@@ -117,7 +118,7 @@ pub async fn run(options: GatewayOptions, stop: CancellationToken) -> Result<(),
 /// # Errors
 /// [`GatewayError`], before anything is served.
 pub async fn start(
-    options: GatewayOptions,
+    mut options: GatewayOptions,
     stop: CancellationToken,
 ) -> Result<Running, GatewayError> {
     let listener = listen("--bind-address, --secure-port", options.bind).await?;
@@ -136,7 +137,12 @@ pub async fn start(
     proxy.register_metrics(&metrics);
     metrics.register_process();
     options.audit_metrics.register(&metrics);
-    follow_files(&options, &authenticator, &metrics, life.clone());
+    let sources = options.sources.take().map(Arc::new);
+    if let Some(sources) = &sources {
+        sources.register_metrics(&metrics);
+    }
+    let files = files(&options, &authenticator, sources.as_deref());
+    follow_files(files, &metrics, life.clone());
     let shared = Arc::new(Shared {
         id,
         authenticator,
@@ -168,6 +174,7 @@ pub async fn start(
             shared: shared.clone(),
             proxy: proxy.clone(),
             metrics,
+            sources: sources.clone(),
         };
         let quick = ServerOptions {
             drain_timeout: Duration::from_secs(1),
@@ -188,6 +195,7 @@ pub async fn start(
         delay: options.shutdown_delay,
         serving,
         server,
+        _sources: sources,
         _end: life.drop_guard(),
     };
     let done = tokio::spawn(lives.until(stop.clone()));
@@ -250,27 +258,26 @@ fn authorized(options: &GatewayOptions, proxy: &PeerProxy) -> DiscoveryAuthoriza
     )
 }
 
-/// Follows certificate and CA files.
-fn follow_files(
+/// Certificate and CA files.
+fn files(
     options: &GatewayOptions,
     authenticator: &Authenticator,
-    metrics: &Registry,
-    stop: CancellationToken,
-) {
+    sources: Option<&Sources>,
+) -> Vec<Arc<dyn Reload>> {
     let files = [
         options.tls.reloads(),
         authenticator.reloads(),
         options.vouching.reloads(),
         options.passing.reloads(),
+        sources.map(Sources::reloads).unwrap_or_default(),
     ];
+    files.concat()
+}
+
+fn follow_files(files: Vec<Arc<dyn Reload>>, metrics: &Registry, stop: CancellationToken) {
     let counts = ReloadMetrics::new(metrics);
     let report = move |what: &str, outcome: &_| counts.record(what, outcome);
-    tokio::spawn(peerage_http::reload::watch(
-        files.concat(),
-        RELOAD,
-        stop,
-        report,
-    ));
+    tokio::spawn(peerage_http::reload::watch(files, RELOAD, stop, report));
 }
 
 fn loops(metrics: &Registry) -> Counter {
@@ -300,6 +307,7 @@ struct Lives {
     delay: Duration,
     serving: CancellationToken,
     server: JoinHandle<Drained>,
+    _sources: Option<Arc<Sources>>,
     _end: DropGuard,
 }
 

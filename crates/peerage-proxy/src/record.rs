@@ -11,6 +11,8 @@
 //! Differs: kube-apiserver's peer discovery looks at the existence of the identity Lease only, so a crashed
 //! server stays listed for an hour or two and one that left cleanly is forgotten at once.
 
+pub mod registered;
+
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 

@@ -276,7 +276,7 @@ pub enum SettingsError {
     },
     /// A gateway in front of nothing.
     #[error(
-        "there is no server to send requests to: give --upstream, or --peer once for each server"
+        "there is no server to send requests to: give --upstream, --peer once for each server, --peers-file, --peer-dns or --etcd-servers"
     )]
     NoServers,
     /// Not the URL of a server.
@@ -286,6 +286,16 @@ pub enum SettingsError {
         flag: &'static str,
         /// What was written.
         url: String,
+    },
+    /// Not a name with a port.
+    #[error(
+        "{flag}: {name:?} is not like control-plane.example:6443 or 'control-plane.example:6443;zone=a'"
+    )]
+    ServerName {
+        /// The flag.
+        flag: &'static str,
+        /// What was written.
+        name: String,
     },
     /// An empty prefix.
     #[error(

@@ -9,17 +9,14 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use http::uri::Authority;
+use peerage_proxy::record::registered;
 use peerage_proxy::{IdentityLease, PeerRecord};
-use prost::Message as _;
-use serde::Deserialize;
 use tokio::sync::watch;
 
-use super::{HOLD_ANNOTATION, IDENTITY_LABEL, IDENTITY_VALUE, NAMESPACE};
+use super::NAMESPACE;
 use crate::cache::{CachedObject, Content, KindCache};
-use crate::wire;
 
 /// Follows both kinds and publishes the records of everyone but `own`.
 pub(super) async fn follow(
@@ -87,160 +84,19 @@ pub(crate) fn addresses(endpoints: &KindCache) -> Vec<SocketAddr> {
     objects.iter().filter_map(read).collect()
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct LeaseFile {
-    metadata: MetadataFile,
-    spec: LeaseSpecFile,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct MetadataFile {
-    labels: BTreeMap<String, String>,
-    annotations: BTreeMap<String, String>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default, rename_all = "camelCase")]
-struct LeaseSpecFile {
-    holder_identity: Option<String>,
-    lease_duration_seconds: Option<u32>,
-    renew_time: Option<String>,
-}
-
+/// The identity Lease in an object, if it is one.
 pub(super) fn lease(object: &CachedObject) -> Option<IdentityLease> {
-    match &object.content {
-        Content::Json(_) => lease_from_json(object.parse()?),
-        Content::Unreadable { value, .. } => lease_from_protobuf(value),
-    }
-}
-
-fn lease_from_json(file: LeaseFile) -> Option<IdentityLease> {
-    if file.metadata.labels.get(IDENTITY_LABEL).map(String::as_str) != Some(IDENTITY_VALUE) {
-        return None;
-    }
-    let renewed = file
-        .spec
-        .renew_time
-        .and_then(|t| t.parse::<jiff::Timestamp>().ok());
-    Some(IdentityLease {
-        holder: file.spec.holder_identity?.into(),
-        renew_time: renewed.and_then(system_time),
-        duration: file
-            .spec
-            .lease_duration_seconds
-            .map(|s| Duration::from_secs(s.into())),
-        hold: hold(&file.metadata.annotations),
-    })
-}
-
-fn system_time(at: jiff::Timestamp) -> Option<SystemTime> {
-    let seconds = u64::try_from(at.as_second()).ok()?;
-    let nanos = u32::try_from(at.subsec_nanosecond()).ok()?;
-    SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))
-}
-
-fn lease_from_protobuf(value: &[u8]) -> Option<IdentityLease> {
-    let (kind, raw) = wire::open(value)?;
-    let lease = (kind == "Lease").then(|| wire::Lease::decode(raw.as_slice()).ok())??;
-    let (metadata, spec) = (lease.metadata?, lease.spec?);
-    if wire::map(metadata.labels)
-        .get(IDENTITY_LABEL)
-        .map(String::as_str)
-        != Some(IDENTITY_VALUE)
-    {
-        return None;
-    }
-    let renewed = spec.renew_time.and_then(|t| {
-        let seconds = Duration::from_secs(u64::try_from(t.seconds.unwrap_or(0)).ok()?);
-        let nanos = Duration::from_nanos(u64::try_from(t.nanos.unwrap_or(0)).ok()?);
-        SystemTime::UNIX_EPOCH
-            .checked_add(seconds)?
-            .checked_add(nanos)
-    });
-    let seconds = spec
-        .lease_duration_seconds
-        .and_then(|s| u64::try_from(s).ok());
-    Some(IdentityLease {
-        holder: spec.holder_identity?.into(),
-        renew_time: renewed,
-        duration: seconds.map(Duration::from_secs),
-        hold: hold(&wire::map(metadata.annotations)),
-    })
-}
-
-fn hold(annotations: &BTreeMap<String, String>) -> Option<Duration> {
-    annotations
-        .get(HOLD_ANNOTATION)?
-        .parse()
-        .ok()
-        .map(Duration::from_secs)
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct EndpointsFile {
-    metadata: MetadataFile,
-    subsets: Vec<SubsetFile>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct SubsetFile {
-    addresses: Vec<AddressFile>,
-    ports: Vec<PortFile>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct AddressFile {
-    ip: String,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct PortFile {
-    port: u16,
+    Some(registered::read_lease(bytes(object))?.lease)
 }
 
 /// The server that an endpoint key names, and where it is.
 pub(super) fn endpoint(object: &CachedObject) -> Option<(Arc<str>, Option<Authority>)> {
-    let (labels, ip, port) = match &object.content {
-        Content::Json(_) => {
-            let file: EndpointsFile = object.parse()?;
-            let subset = file.subsets.into_iter().next().unwrap_or_default();
-            let ip = subset.addresses.into_iter().next().map(|a| a.ip);
-            (
-                file.metadata.labels,
-                ip,
-                subset.ports.first().map(|p| p.port),
-            )
-        }
-        Content::Unreadable { value, .. } => {
-            let (kind, raw) = wire::open(value)?;
-            let message =
-                (kind == "Endpoints").then(|| wire::Endpoints::decode(raw.as_slice()).ok())??;
-            let subset = message.subsets.into_iter().next().unwrap_or_default();
-            let ip = subset.addresses.into_iter().next().and_then(|a| a.ip);
-            let port = subset
-                .ports
-                .first()
-                .and_then(|p| u16::try_from(p.port?).ok());
-            (wire::map(message.metadata?.labels), ip, port)
-        }
-    };
-    let id = labels.get(super::IDENTITY_LABEL_OF_ENDPOINT)?;
-    Some((id.as_str().into(), authority(ip.as_deref(), port)))
+    registered::read_endpoint(bytes(object))
 }
 
-/// `ip:port`, with an IPv6 address in brackets.
-fn authority(ip: Option<&str>, port: Option<u16>) -> Option<Authority> {
-    let (ip, port) = (ip?, port?);
-    let text = if ip.contains(':') {
-        format!("[{ip}]:{port}")
-    } else {
-        format!("{ip}:{port}")
-    };
-    text.parse().ok()
+fn bytes(object: &CachedObject) -> &[u8] {
+    match &object.content {
+        Content::Json(json) => json.bytes(),
+        Content::Unreadable { value, .. } => value,
+    }
 }

@@ -46,9 +46,53 @@ pub struct GatewayFlags {
     /// the gateway is a balancer
     #[arg(long, value_name = "URL", help_heading = "Servers")]
     pub upstream: Option<String>,
-    /// Another server, https://HOST:PORT, with ;zone=NAME if it is in one (repeat)
+    /// Another server, https://HOST:PORT, with ;zone=NAME if it is in one and ;id=ID if its server ID is known (repeat)
     #[arg(long, value_name = "URL", help_heading = "Servers")]
     pub peer: Vec<String>,
+    /// YAML or JSON file with a list of {url: https://HOST:PORT, zone: NAME, id: ID}; read again when it changes
+    #[arg(long, value_name = "FILE", help_heading = "Servers")]
+    pub peers_file: Option<PathBuf>,
+    /// Name each of whose addresses is a server, HOST:PORT, with ;zone=NAME (repeat); looked up every ten seconds
+    #[arg(long, value_name = "NAME:PORT", help_heading = "Servers")]
+    pub peer_dns: Vec<String>,
+    /// Find servers by their identity Leases in kube-system, read through the servers that are known already. Only
+    /// servers with the feature gate UnknownVersionInteroperabilityProxy write there where they are
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = parse_bool, action = clap::ArgAction::Set, help_heading = "Servers")]
+    pub peers_from_leases: bool,
+    /// As whom these are read: it needs get, list and watch on leases.coordination.k8s.io in kube-system
+    #[arg(
+        long,
+        value_name = "USER",
+        default_value = "peerage-gateway",
+        help_heading = "Servers"
+    )]
+    pub peers_from_leases_user: String,
+    /// Find servers by the endpoint keys that servers with that feature gate keep in etcd: its servers,
+    /// https://host:port
+    #[arg(
+        long,
+        value_name = "URL",
+        value_delimiter = ',',
+        help_heading = "Servers"
+    )]
+    pub etcd_servers: Vec<String>,
+    /// Authorities of etcd's certificates
+    #[arg(long, value_name = "FILE", help_heading = "Servers")]
+    pub etcd_cafile: Option<PathBuf>,
+    /// Client certificate towards etcd
+    #[arg(long, value_name = "FILE", help_heading = "Servers")]
+    pub etcd_certfile: Option<PathBuf>,
+    /// Its private key
+    #[arg(long, value_name = "FILE", help_heading = "Servers")]
+    pub etcd_keyfile: Option<PathBuf>,
+    /// Start of all keys, as of the servers' own --etcd-prefix
+    #[arg(
+        long,
+        value_name = "PREFIX",
+        default_value = "/registry",
+        help_heading = "Servers"
+    )]
+    pub etcd_prefix: String,
     /// The failure domain that the gateway is in; servers in it are preferred
     #[arg(long, value_name = "NAME", help_heading = "Servers")]
     pub zone: Option<String>,

@@ -1,25 +1,25 @@
 //! From settings to a running gateway: reads the files, fills in the gateway crate's options, waits for signals.
 
-use std::sync::Arc;
-
 use peerage_auth::audit::{AuditLog, AuditMetrics, AuditOptions, Rotation};
 use peerage_auth::identity_headers::Family;
 use peerage_auth::{AuthenticatorOptions, RequestHeaderOptions};
+use peerage_core::User;
+use peerage_etcd::EtcdOptions;
+use peerage_gateway::sources::{DnsName, EtcdSource, Found, LeaseOptions, SourceOptions, Sources};
 use peerage_gateway::{GatewayError, GatewayOptions};
 use peerage_http::tls::{ClientTlsOptions, ServerTlsOptions};
 use peerage_http::{ClientTls, Pem, ServerTls, TlsError};
-use peerage_proxy::{PeerRecord, Rendering, Writes};
-use tokio::sync::watch;
+use peerage_proxy::{Rendering, Writes};
 
 use super::flags::{IdentityFlag, WritesFlag};
-use super::settings::{GatewaySettings, ServerAddress};
+use super::settings::{EtcdSettings, GatewaySettings, ServerAddress};
 use crate::apiserver::settings::{Audit, FrontProxy};
 use crate::exit::{Failure, Kind};
 use crate::signals::Signals;
 
 /// Runs a gateway until it is asked to stop.
 pub(super) async fn run(settings: GatewaySettings, signals: &Signals) -> Result<(), Failure> {
-    let options = options(settings)?;
+    let options = options(settings).await?;
     let running = peerage_gateway::start(options, signals.shutdown.clone()).await?;
     loop {
         tokio::select! {
@@ -31,10 +31,9 @@ pub(super) async fn run(settings: GatewaySettings, signals: &Signals) -> Result<
     Ok(())
 }
 
-fn options(settings: GatewaySettings) -> Result<GatewayOptions, Failure> {
-    let beside = settings.upstream.as_ref().map(id);
-    let servers = settings.upstream.iter().chain(&settings.peers);
-    let records: Arc<[PeerRecord]> = servers.map(record).collect();
+async fn options(settings: GatewaySettings) -> Result<GatewayOptions, Failure> {
+    let beside = settings.upstream.as_ref().map(|it| found(it).record_id());
+    let sources = Sources::start(sources(&settings)?).await;
     let audit_metrics = AuditMetrics::default();
     Ok(GatewayOptions {
         bind: settings.bind,
@@ -52,7 +51,8 @@ fn options(settings: GatewaySettings) -> Result<GatewayOptions, Failure> {
             IdentityFlag::FrontProxy => Family::FrontProxy,
             IdentityFlag::Impersonate => Family::Impersonation,
         },
-        records: watch::channel(records).1,
+        records: sources.records(),
+        sources: Some(sources),
         beside,
         zone: settings.zone.as_deref().map(Into::into),
         writes: match settings.writes {
@@ -73,18 +73,53 @@ fn options(settings: GatewaySettings) -> Result<GatewayOptions, Failure> {
     })
 }
 
-fn id(server: &ServerAddress) -> Arc<str> {
-    server.authority.as_str().into()
+/// Where servers come from.
+fn sources(settings: &GatewaySettings) -> Result<SourceOptions, Failure> {
+    let fixed = settings.upstream.iter().chain(&settings.peers);
+    let user = settings.leases_user.as_deref();
+    let leases = user.map(|name| -> Result<_, TlsError> {
+        let as_front_proxy = settings.identity == IdentityFlag::FrontProxy;
+        Ok(LeaseOptions {
+            tls: server_tls(settings, true)?,
+            user: as_front_proxy.then(|| User {
+                name: name.to_owned(),
+                ..User::default()
+            }),
+        })
+    });
+    let name = |it: &ServerAddress| DnsName {
+        name: it.authority.clone(),
+        zone: it.zone.as_deref().map(Into::into),
+    };
+    Ok(SourceOptions {
+        fixed: fixed.map(found).collect(),
+        file: settings.peers_file.clone(),
+        names: settings.names.iter().map(name).collect(),
+        leases: leases.transpose()?,
+        etcd: settings.etcd.as_ref().map(etcd).transpose()?,
+    })
 }
 
-fn record(server: &ServerAddress) -> PeerRecord {
-    PeerRecord {
-        id: id(server),
-        address: Some(server.authority.clone()),
-        identity_lease: None,
-        endpoint_live: true,
+fn found(server: &ServerAddress) -> Found {
+    Found {
+        id: server.id.as_deref().map(Into::into),
         zone: server.zone.as_deref().map(Into::into),
+        ..Found::at(server.authority.clone())
     }
+}
+
+fn etcd(etcd: &EtcdSettings) -> Result<EtcdSource, TlsError> {
+    let mut options = EtcdOptions::new(etcd.servers.iter().cloned());
+    if let Some(ca) = &etcd.ca {
+        let mut tls = ClientTlsOptions::new(Pem::file(ca));
+        let pair = etcd.pair.as_ref();
+        tls.identity = pair.map(|pair| (Pem::file(&pair.certificate), Pem::file(&pair.key)));
+        options.tls = ClientTls::load(tls)?;
+    }
+    Ok(EtcdSource {
+        options,
+        prefix: etcd.prefix.clone(),
+    })
 }
 
 fn serving_tls(settings: &GatewaySettings) -> Result<ServerTls, TlsError> {

@@ -6,18 +6,34 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::uri::Authority;
+use peerage_gateway::sources::server_address;
 
 use super::flags::{GatewayFlags, IdentityFlag, WritesFlag};
 use crate::apiserver::SettingsError;
 use crate::apiserver::settings::{Audit, FrontProxy, KeyPairFiles, check_readable, pair};
 
-/// A server behind the gateway.
+/// A server behind the gateway, or several under one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerAddress {
     /// Host and port.
     pub authority: Authority,
     /// The failure domain that it is in.
     pub zone: Option<String>,
+    /// Its server ID.
+    pub id: Option<String>,
+}
+
+/// Where endpoint keys are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EtcdSettings {
+    /// Its servers.
+    pub servers: Vec<String>,
+    /// Authorities of their certificates.
+    pub ca: Option<PathBuf>,
+    /// The client pair towards them.
+    pub pair: Option<KeyPairFiles>,
+    /// Start of all keys.
+    pub prefix: String,
 }
 
 /// One gateway.
@@ -33,6 +49,14 @@ pub struct GatewaySettings {
     pub upstream: Option<ServerAddress>,
     /// The other servers.
     pub peers: Vec<ServerAddress>,
+    /// A file with more.
+    pub peers_file: Option<PathBuf>,
+    /// Names each of whose addresses is one.
+    pub names: Vec<ServerAddress>,
+    /// The user who finds more by identity Leases.
+    pub leases_user: Option<String>,
+    /// The etcd whose endpoint keys name more.
+    pub etcd: Option<EtcdSettings>,
     /// The failure domain that the gateway is in.
     pub zone: Option<String>,
     /// Which servers may write what several of them serve.
@@ -88,7 +112,11 @@ impl GatewaySettings {
         let upstream = upstream.map(|url| server("--upstream", url)).transpose()?;
         let peers = flags.peer.iter().map(|url| server("--peer", url));
         let peers = peers.collect::<Result<Vec<_>, _>>()?;
-        if upstream.is_none() && peers.is_empty() {
+        let names = flags.peer_dns.iter().map(|text| name("--peer-dns", text));
+        let names = names.collect::<Result<Vec<_>, _>>()?;
+        let etcd = etcd(flags)?;
+        let seeds = upstream.is_some() || !peers.is_empty() || !names.is_empty();
+        if !seeds && flags.peers_file.is_none() && etcd.is_none() {
             return Err(SettingsError::NoServers);
         }
         let writes = flags.writes.unwrap_or(match upstream {
@@ -104,6 +132,10 @@ impl GatewaySettings {
             notes: notes(upstream.is_some(), writes),
             upstream,
             peers,
+            peers_file: flags.peers_file.clone(),
+            names,
+            leases_user: (flags.peers_from_leases).then(|| flags.peers_from_leases_user.clone()),
+            etcd,
             zone: flags.zone.clone(),
             server_ca: flags
                 .peer_ca_file
@@ -139,6 +171,16 @@ impl GatewaySettings {
                 .iter()
                 .map(|file| ("--client-ca-file", &**file)),
         );
+        files.extend(self.peers_file.iter().map(|file| ("--peers-file", &**file)));
+        if let Some(etcd) = &self.etcd {
+            files.extend(etcd.ca.iter().map(|file| ("--etcd-cafile", &**file)));
+            let pair = etcd.pair.iter();
+            files.extend(
+                pair.clone()
+                    .map(|pair| ("--etcd-certfile", &*pair.certificate)),
+            );
+            files.extend(pair.map(|pair| ("--etcd-keyfile", &*pair.key)));
+        }
         let front = self.front_proxy.iter();
         files.extend(front.map(|front| ("--requestheader-client-ca-file", &*front.ca)));
         let audit = self.audit.iter();
@@ -153,7 +195,7 @@ fn missing(flag: &'static str, why: &'static str) -> SettingsError {
     SettingsError::Missing { flag, why }
 }
 
-/// `https://host:port`, and `;zone=name` behind it.
+/// `https://host:port`, and `;zone=name` or `;id=id` behind it.
 fn server(flag: &'static str, text: &str) -> Result<ServerAddress, SettingsError> {
     let wrong = || SettingsError::ServerUrl {
         flag,
@@ -161,24 +203,53 @@ fn server(flag: &'static str, text: &str) -> Result<ServerAddress, SettingsError
     };
     let mut parts = text.split(';');
     let url = parts.next().unwrap_or_default();
-    let mut zone = None;
+    let mut server = ServerAddress {
+        authority: server_address(url).map_err(|_| wrong())?,
+        zone: None,
+        id: None,
+    };
     for part in parts {
         match part.split_once('=') {
-            Some(("zone", name)) if !name.is_empty() => zone = Some(name.to_owned()),
+            Some(("zone", zone)) if !zone.is_empty() => server.zone = Some(zone.to_owned()),
+            Some(("id", id)) if !id.is_empty() => server.id = Some(id.to_owned()),
             _ => return Err(wrong()),
         }
     }
-    let rest = url.strip_prefix("https://").ok_or_else(wrong)?;
-    let rest = rest.strip_suffix('/').unwrap_or(rest);
-    let authority: Authority = rest.parse().map_err(|_| wrong())?;
-    if authority.host().is_empty() || rest.contains('@') {
-        return Err(wrong());
-    }
-    let authority = match authority.port_u16() {
-        Some(_) => authority,
-        None => format!("{rest}:443").parse().map_err(|_| wrong())?,
+    Ok(server)
+}
+
+/// `host:port`, and `;zone=name` behind it.
+fn name(flag: &'static str, text: &str) -> Result<ServerAddress, SettingsError> {
+    let wrong = || SettingsError::ServerName {
+        flag,
+        name: text.to_owned(),
     };
-    Ok(ServerAddress { authority, zone })
+    let (host, _) = text.split_once(';').unwrap_or((text, ""));
+    let has_port = host
+        .parse()
+        .is_ok_and(|it: Authority| it.port_u16().is_some());
+    let read = server(flag, &format!("https://{text}")).map_err(|_| wrong())?;
+    (has_port && read.id.is_none())
+        .then_some(read)
+        .ok_or_else(wrong)
+}
+
+fn etcd(flags: &GatewayFlags) -> Result<Option<EtcdSettings>, SettingsError> {
+    let names = ("--etcd-certfile", "--etcd-keyfile");
+    let pair = pair(names, &flags.etcd_certfile, &flags.etcd_keyfile)?;
+    let secure = flags
+        .etcd_servers
+        .iter()
+        .any(|url| url.starts_with("https://"));
+    if secure && flags.etcd_cafile.is_none() {
+        return Err(SettingsError::NoEtcdCa);
+    }
+    Ok((!flags.etcd_servers.is_empty()).then(|| EtcdSettings {
+        servers: flags.etcd_servers.clone(),
+        ca: flags.etcd_cafile.clone(),
+        pair,
+        prefix: flags.etcd_prefix.clone(),
+    }))
 }
 
 fn warnings(flags: &GatewayFlags) -> Vec<String> {

@@ -1,0 +1,320 @@
+//! Where the servers behind come from: flags, a file, DNS names, the identity Leases of a cluster, etcd.
+//!
+//! Each source is a task that publishes the list it last read well; the combiner folds all of them into the one stream
+//! of records that the proxy follows. A source says where a server is supposed to be and judges nothing: whether one
+//! answers there, and shows the certificate it must, is found out by the proxy before anything is sent.
+//!
+//! | module | reads |
+//! |---|---|
+//! | `file` | a YAML or JSON list, whenever it changes |
+//! | `dns` | every address of a name |
+//! | `leases` | identity Leases in `kube-system`, through a server behind |
+//! | `etcd` | the endpoint keys that kube-apiservers keep for each other |
+//! | `combine` | what all of them say, as one list |
+//!
+//! Invariants: a source that cannot be read takes nothing away, its last list stays in force and ages visibly; a bad
+//! entry costs that entry alone; every wait is bounded, every failure is followed by a pause.
+
+mod combine;
+mod dns;
+mod etcd;
+mod file;
+mod leases;
+mod moves;
+mod publish;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::uri::Authority;
+use peerage_core::User;
+use peerage_etcd::EtcdOptions;
+use peerage_http::ClientTls;
+use peerage_http::metrics::Registry;
+use peerage_http::reload::Reload;
+use peerage_proxy::{IdentityLease, PeerRecord};
+use serde::Serialize;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub use dns::DnsName;
+pub use file::{EntryError, server_address};
+
+use combine::{Combined, combine};
+use publish::{Publisher, State, Troubles};
+
+/// How long a start waits for what every source says first.
+const FIRST: Duration = Duration::from_secs(5);
+
+/// The sources of one gateway.
+pub struct SourceOptions {
+    /// Servers that are named outright.
+    pub fixed: Vec<Found>,
+    /// A list of servers in a file.
+    pub file: Option<PathBuf>,
+    /// Names each of whose addresses is a server.
+    pub names: Vec<DnsName>,
+    /// Whether and how identity Leases are read.
+    pub leases: Option<LeaseOptions>,
+    /// Whether and how endpoint keys are read.
+    pub etcd: Option<EtcdSource>,
+}
+
+/// How identity Leases are read.
+pub struct LeaseOptions {
+    /// Connections to the servers that are asked.
+    pub tls: ClientTls,
+    /// As whom; none for whoever the connection's certificate says we are.
+    pub user: Option<User>,
+}
+
+/// How endpoint keys are read.
+pub struct EtcdSource {
+    /// Where.
+    pub options: EtcdOptions,
+    /// What all keys of the cluster begin with: kube-apiserver's `--etcd-prefix`.
+    pub prefix: String,
+}
+
+/// What a source says of one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its server ID, where the source knows it.
+    pub id: Option<Arc<str>>,
+    /// Where it is.
+    pub address: Authority,
+    /// The failure domain that it is in.
+    pub zone: Option<Arc<str>>,
+    /// Whether it is supposed to answer there now.
+    pub live: bool,
+    /// Its identity Lease.
+    pub lease: Option<IdentityLease>,
+}
+
+impl Found {
+    /// A server at this address, of which no more is known.
+    #[must_use]
+    pub fn at(address: Authority) -> Found {
+        Found {
+            id: None,
+            address,
+            zone: None,
+            live: true,
+            lease: None,
+        }
+    }
+
+    /// What the server is called if this is the first source that names it.
+    #[must_use]
+    pub fn record_id(&self) -> Arc<str> {
+        match &self.id {
+            Some(id) => id.clone(),
+            None => self.address.as_str().into(),
+        }
+    }
+}
+
+/// The sources at work. They end when this is dropped.
+pub struct Sources {
+    records: watch::Receiver<Arc<[PeerRecord]>>,
+    states: Vec<(&'static str, watch::Receiver<State>)>,
+    findings: watch::Receiver<Arc<[Finding]>>,
+    troubles: Troubles,
+    reloads: Vec<Arc<dyn Reload>>,
+    _tasks: DropGuard,
+}
+
+/// Something that sources say of servers and that cannot be right.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// A metric label.
+    pub kind: &'static str,
+    /// Whom it is about.
+    pub servers: Vec<String>,
+    /// What it is, and what to do about it.
+    pub message: String,
+}
+
+/// A source as `/debug/peers` shows it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DebugSource {
+    /// Which one.
+    pub name: &'static str,
+    /// How many servers its list in force has.
+    pub servers: usize,
+    /// Entries that were passed over.
+    pub skipped: usize,
+    /// How old the list is: since when it has not been confirmed.
+    pub age_seconds: Option<f64>,
+    /// Why it cannot be read, while it cannot.
+    pub error: Option<String>,
+}
+
+impl Sources {
+    /// Starts the sources; returns when each has said something, or was waited for long enough.
+    pub async fn start(options: SourceOptions) -> Sources {
+        let stop = CancellationToken::new();
+        let changed = Arc::new(Notify::new());
+        let troubles = Troubles::default();
+        let fixed: Arc<[Found]> = options.fixed.into();
+        let first = combine([("flags", &*fixed)]);
+        let (records, followed) = watch::channel(first.records);
+        let (found, findings) = watch::channel(first.findings);
+        let mut states = Vec::new();
+        let mut publisher = |name: &'static str| {
+            let (publisher, state) = Publisher::new(name, changed.clone(), troubles.clone());
+            states.push((name, state));
+            publisher
+        };
+        let mut reloads = Vec::new();
+        // In the order in which they are believed: what a person wrote, then what lives for seconds, then the rest.
+        publisher("flags").found(fixed.to_vec(), 0);
+        let spawn = Spawner(stop.clone());
+        if let Some(path) = options.file {
+            spawn.run(file::follow(path, publisher("file")));
+        }
+        if let Some(etcd) = options.etcd {
+            reloads.extend(etcd.options.tls.reloads());
+            spawn.run(etcd::follow(etcd, publisher("etcd")));
+        }
+        if let Some(leases) = options.leases {
+            let source = leases::follow(leases, followed.clone(), publisher("leases"));
+            spawn.run(source);
+        }
+        if !options.names.is_empty() {
+            spawn.run(dns::follow(options.names, publisher("dns")));
+        }
+        let combiner = Combiner {
+            states: states.clone(),
+            changed,
+            records,
+            findings: found,
+            troubles: troubles.clone(),
+        };
+        spawn.run(combiner.run());
+        let sources = Sources {
+            records: followed,
+            states,
+            findings,
+            troubles,
+            reloads,
+            _tasks: stop.drop_guard(),
+        };
+        sources.first().await;
+        sources
+    }
+
+    /// The servers, whenever they change.
+    #[must_use]
+    pub fn records(&self) -> watch::Receiver<Arc<[PeerRecord]>> {
+        self.records.clone()
+    }
+
+    /// Each source and how it does.
+    #[must_use]
+    pub fn debug(&self) -> Vec<DebugSource> {
+        let now = Instant::now();
+        let describe = |(name, state): &(&'static str, _)| {
+            describe(name, &watch::Receiver::borrow(state), now)
+        };
+        self.states.iter().map(describe).collect()
+    }
+
+    /// What sources say and what cannot be right.
+    #[must_use]
+    pub fn findings(&self) -> Arc<[Finding]> {
+        self.findings.borrow().clone()
+    }
+
+    /// Makes the sources' series visible.
+    pub fn register_metrics(&self, registry: &Registry) {
+        self.troubles.register(registry, self.states.clone());
+    }
+
+    /// Certificate files that sources follow.
+    #[must_use]
+    pub fn reloads(&self) -> Vec<Arc<dyn Reload>> {
+        self.reloads.clone()
+    }
+
+    async fn first(&self) {
+        let deadline = Instant::now() + FIRST;
+        for (name, state) in &self.states {
+            let mut state = state.clone();
+            let said = state.wait_for(|state| state.heard.is_some() || state.trouble.is_some());
+            if timeout_at(deadline, said).await.is_err() {
+                tracing::warn!(
+                    source = name,
+                    "a source of servers has not answered yet; starting without it"
+                );
+            }
+        }
+        // What was said last has to have been folded in.
+        tokio::task::yield_now().await;
+    }
+}
+
+fn describe(name: &'static str, state: &State, now: Instant) -> DebugSource {
+    DebugSource {
+        name,
+        servers: state.servers.len(),
+        skipped: state.skipped,
+        age_seconds: state.heard.map(|at| (now - at).as_secs_f64()),
+        error: state.trouble.clone(),
+    }
+}
+
+struct Spawner(CancellationToken);
+
+impl Spawner {
+    fn run(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.0.clone();
+        tokio::spawn(async move {
+            tokio::select! { () = task => {}, () = stop.cancelled() => {} }
+        });
+    }
+}
+
+/// Folds what the sources say into one list, whenever one says something new.
+struct Combiner {
+    states: Vec<(&'static str, watch::Receiver<State>)>,
+    changed: Arc<Notify>,
+    records: watch::Sender<Arc<[PeerRecord]>>,
+    findings: watch::Sender<Arc<[Finding]>>,
+    troubles: Troubles,
+}
+
+impl Combiner {
+    async fn run(self) {
+        loop {
+            self.publish();
+            self.changed.notified().await;
+        }
+    }
+
+    fn publish(&self) {
+        let lists: Vec<_> = self
+            .states
+            .iter()
+            .map(|(name, state)| (*name, state.borrow().servers.clone()))
+            .collect();
+        let Combined { records, findings } =
+            combine(lists.iter().map(|(name, list)| (*name, &**list)));
+        let before = self.findings.borrow().clone();
+        for finding in findings.iter().filter(|it| !before.contains(it)) {
+            self.troubles.found(finding);
+        }
+        self.findings.send_replace(findings);
+        self.records.send_if_modified(|current| {
+            let changed = **current != *records;
+            *current = records;
+            changed
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

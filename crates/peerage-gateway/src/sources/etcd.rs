@@ -1,0 +1,166 @@
+//! Servers from etcd: the endpoint keys that kube-apiservers with their own proxy keep for each other
+//! (`peerserverleases`, KEP-4020), which live for fifteen seconds.
+//!
+//! The keys are few and small, so they are read whole: at once when the watch says that one changed, and every few
+//! seconds anyway, which shows whether etcd answers at all.
+//!
+//! Invariants: what cannot be read as an endpoint costs its own key; an etcd that does not answer takes nothing away.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use peerage_etcd::EtcdStore;
+use peerage_proxy::record::registered::{self, ENDPOINTS};
+use peerage_store::{
+    KeyRange, KeyValue, RangeRequest, Store as _, StoreError, WatchRequest, WatchStream,
+};
+use rand::RngExt as _;
+use tokio::time::{Instant, timeout};
+
+use super::moves::Moves;
+use super::publish::Publisher;
+use super::{EtcdSource, Found};
+
+/// How often the keys are read although nothing is said to have changed.
+const EVERY: Duration = Duration::from_secs(10);
+/// How long one read may take.
+const WAIT: Duration = Duration::from_secs(5);
+/// Changes that come together are read together.
+const GATHER: Duration = Duration::from_millis(50);
+/// Between reads that fail.
+const RETRY: Duration = Duration::from_secs(2);
+/// More keys than servers are a mistake.
+const MOST: usize = 500;
+
+/// Follows the keys for ever.
+pub(super) async fn follow(source: EtcdSource, mut publisher: Publisher) {
+    let store = loop {
+        match EtcdStore::lazy(source.options.clone()) {
+            Ok(store) => break store,
+            Err(error) => publisher.failed("options", error.to_string()),
+        }
+        tokio::time::sleep(EVERY).await;
+    };
+    let keys = format!("{}/{ENDPOINTS}/", source.prefix.trim_end_matches('/'));
+    let keys = KeyRange::prefix(keys);
+    let mut endpoints = Endpoints::default();
+    let mut watch = None;
+    loop {
+        let read = store.range(RangeRequest::new(keys.clone()).limit(MOST));
+        match timeout(WAIT, read).await {
+            Ok(Ok(response)) => {
+                let (servers, skipped) = endpoints.take(&response.kvs, &publisher, Instant::now());
+                publisher.found(servers, skipped);
+                if watch.is_none() {
+                    watch = open(
+                        &store,
+                        WatchRequest::new(keys.clone(), response.revision + 1),
+                    )
+                    .await;
+                }
+                changed(&mut watch).await;
+            }
+            failed => {
+                let (reason, text) = match failed {
+                    Ok(Err(error)) => (reason(&error), error.to_string()),
+                    _ => ("deadline", format!("no answer within {WAIT:?}")),
+                };
+                publisher.failed(reason, text);
+                watch = None;
+                let jitter = rand::rng().random_range(0.8..1.2);
+                tokio::time::sleep(RETRY.mul_f64(jitter)).await;
+            }
+        }
+    }
+}
+
+async fn open(store: &EtcdStore, request: WatchRequest) -> Option<WatchStream> {
+    timeout(WAIT, store.watch(request)).await.ok()?.ok()
+}
+
+/// Returns when the keys should be read again.
+async fn changed(watch: &mut Option<WatchStream>) {
+    let next = async {
+        match watch {
+            Some(watch) => watch.next().await,
+            None => std::future::pending().await,
+        }
+    };
+    match timeout(EVERY, next).await {
+        Ok(Some(Ok(_))) => tokio::time::sleep(GATHER).await,
+        // It may have been compacted away, or be another store's.
+        Ok(_) => {
+            *watch = None;
+            tokio::time::sleep(RETRY).await;
+        }
+        Err(_) => {}
+    }
+}
+
+fn reason(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Denied { .. } => "refused",
+        _ => "unavailable",
+    }
+}
+
+/// What is remembered from read to read.
+#[derive(Default)]
+struct Endpoints {
+    moves: Moves,
+    /// Keys whose fault was told.
+    told: HashSet<Vec<u8>>,
+}
+
+impl Endpoints {
+    fn take(
+        &mut self,
+        kvs: &[KeyValue],
+        publisher: &Publisher,
+        now: Instant,
+    ) -> (Vec<Found>, usize) {
+        let mut servers: Vec<Found> = Vec::new();
+        let mut skipped = 0;
+        self.told.retain(|key| kvs.iter().any(|kv| kv.key == *key));
+        for kv in kvs {
+            match endpoint(kv) {
+                Ok(found) => servers.push(found),
+                Err(why) => {
+                    skipped += 1;
+                    if self.told.insert(kv.key.to_vec()) {
+                        publisher.skipped(&String::from_utf8_lossy(&kv.key), why);
+                    }
+                }
+            }
+        }
+        let ids: HashSet<Arc<str>> = servers.iter().filter_map(|it| it.id.clone()).collect();
+        self.moves.keep(|id| ids.contains(id));
+        let others: Vec<_> = servers
+            .iter()
+            .filter_map(|it| {
+                let address = self.moves.note(it.id.as_ref()?, &it.address, now)?;
+                Some(Found {
+                    address,
+                    ..it.clone()
+                })
+            })
+            .collect();
+        servers.extend(others);
+        (servers, skipped)
+    }
+}
+
+fn endpoint(kv: &KeyValue) -> Result<Found, &'static str> {
+    let (id, address) =
+        registered::read_endpoint(&kv.value).ok_or("it is no endpoint of a kube-apiserver")?;
+    if id.is_empty() {
+        return Err("it names no server");
+    }
+    let address = address.ok_or("it has no address with a port")?;
+    Ok(Found {
+        id: Some(id),
+        ..Found::at(address)
+    })
+}

@@ -1,0 +1,228 @@
+//! Servers from a file: a YAML or JSON list of `{url, zone, id}`, read again when it changes.
+//!
+//! Invariants: a file that cannot be read or is no list changes nothing, and neither does an empty one, which is what a
+//! file looks like while it is being written (`[]` says that there are none); a bad entry costs that entry alone.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::uri::Authority;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Found;
+use super::publish::Publisher;
+
+/// How often the file is looked at. Its content counts, not its time: mounted files are swapped by symlink.
+const LOOK: Duration = Duration::from_secs(1);
+/// More than any list of servers has.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Why an address was not understood.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum EntryError {
+    /// It is no URL of a server.
+    #[error("{0:?} is no server; write https://HOST:PORT")]
+    Url(String),
+    /// It is not what an entry looks like.
+    #[error("it is not {{url: …, zone: …, id: …}}: {0}")]
+    Shape(String),
+}
+
+/// Why a file says nothing.
+#[derive(Debug, thiserror::Error)]
+enum FileError {
+    #[error("cannot read {path}: {source}")]
+    Read {
+        path: String,
+        source: std::io::Error,
+    },
+    #[error("{0} is larger than {MOST_BYTES} bytes")]
+    TooLarge(String),
+    #[error("{0} is empty; write [] for no servers")]
+    Empty(String),
+    #[error("{path} is no list of servers: {problem}")]
+    Shape { path: String, problem: String },
+}
+
+impl FileError {
+    fn reason(&self) -> &'static str {
+        match self {
+            FileError::Read { .. } => "read",
+            FileError::TooLarge(_) => "too_large",
+            FileError::Empty(_) => "empty",
+            FileError::Shape { .. } => "shape",
+        }
+    }
+}
+
+/// Follows the file for ever.
+pub(super) async fn follow(path: PathBuf, mut publisher: Publisher) {
+    let mut before = None;
+    loop {
+        match read(&path).await {
+            Ok(text) if before.as_ref() == Some(&text) => publisher.confirmed(),
+            Ok(text) => match parse(&path, &text) {
+                Ok(list) => {
+                    for (entry, why) in &list.bad {
+                        publisher.skipped(entry, &why.to_string());
+                    }
+                    publisher.found(list.servers, list.bad.len());
+                    before = Some(text);
+                }
+                Err(error) => publisher.failed(error.reason(), error.to_string()),
+            },
+            Err(error) => publisher.failed(error.reason(), error.to_string()),
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn read(path: &Path) -> Result<String, FileError> {
+    let failed = |source| FileError::Read {
+        path: path.display().to_string(),
+        source,
+    };
+    let size = tokio::fs::metadata(path).await.map_err(failed)?.len();
+    if size > MOST_BYTES {
+        return Err(FileError::TooLarge(path.display().to_string()));
+    }
+    tokio::fs::read_to_string(path).await.map_err(failed)
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct List {
+    servers: Vec<Found>,
+    bad: Vec<(String, EntryError)>,
+}
+
+fn parse(path: &Path, text: &str) -> Result<List, FileError> {
+    let path = path.display().to_string();
+    if text.trim().is_empty() {
+        return Err(FileError::Empty(path));
+    }
+    let entries: Vec<Value> = match serde_saphyr::from_str(text) {
+        Ok(entries) => entries,
+        Err(error) => {
+            let problem = error.to_string();
+            return Err(FileError::Shape { path, problem });
+        }
+    };
+    let mut list = List::default();
+    for value in entries {
+        let shown = value.to_string();
+        match entry(value) {
+            Ok(found) => list.servers.push(found),
+            Err(why) => list.bad.push((shown, why)),
+        }
+    }
+    Ok(list)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    url: String,
+    zone: Option<String>,
+    id: Option<String>,
+}
+
+fn entry(value: Value) -> Result<Found, EntryError> {
+    let entry: Entry =
+        serde_json::from_value(value).map_err(|error| EntryError::Shape(error.to_string()))?;
+    let given = |text: Option<String>| text.filter(|it| !it.is_empty()).map(Into::into);
+    Ok(Found {
+        zone: given(entry.zone),
+        id: given(entry.id),
+        ..Found::at(server_address(&entry.url)?)
+    })
+}
+
+/// The host and port in `https://HOST[:PORT][/]`; the port of HTTPS where none is given.
+///
+/// # Errors
+/// [`EntryError::Url`].
+pub fn server_address(url: &str) -> Result<Authority, EntryError> {
+    let wrong = || EntryError::Url(url.to_owned());
+    let rest = url.strip_prefix("https://").ok_or_else(wrong)?;
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let authority: Authority = rest.parse().map_err(|_| wrong())?;
+    if authority.host().is_empty() || rest.contains('@') {
+        return Err(wrong());
+    }
+    if authority.port_u16().is_some() {
+        return Ok(authority);
+    }
+    if rest
+        .trim_end_matches(|c: char| c.is_ascii_digit())
+        .ends_with(':')
+        && !rest.ends_with(']')
+    {
+        // A colon with no number, or one that is none.
+        return Err(wrong());
+    }
+    format!("{rest}:443").parse().map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_people_write_them() {
+        for (url, expected) in [
+            ("https://10.0.0.1:6443", Some("10.0.0.1:6443")),
+            ("https://a.example", Some("a.example:443")),
+            ("https://a.example/", Some("a.example:443")),
+            ("https://[fd00::1]:6443/", Some("[fd00::1]:6443")),
+            ("https://[fd00::1]", Some("[fd00::1]:443")),
+            ("http://10.0.0.1:6443", None),
+            ("10.0.0.1:6443", None),
+            ("https://", None),
+            ("https://user@host:1", None),
+            ("https://host:99999", None),
+            ("https://host:", None),
+            ("https://host/path", None),
+        ] {
+            let read = server_address(url).ok();
+            assert_eq!(read.as_ref().map(Authority::as_str), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_list_is_read_and_a_bad_entry_costs_that_entry_alone() {
+        let text = "- url: https://10.0.0.1:6443\n  zone: a\n- {url: 'https://b', id: apiserver-b}\n- url: nonsense\n\
+                    - {urll: https://c}\n- 7\n";
+        let list = parse(Path::new("f"), text).unwrap();
+        let shown: Vec<_> = list
+            .servers
+            .iter()
+            .map(|s| (s.record_id().to_string(), s.zone.as_deref()))
+            .collect();
+        let expected = [
+            ("10.0.0.1:6443".to_owned(), Some("a")),
+            ("apiserver-b".to_owned(), None),
+        ];
+        assert_eq!(shown, expected);
+        assert_eq!(list.bad.len(), 3);
+        assert_eq!(list.bad[0].1, EntryError::Url("nonsense".to_owned()));
+        let json = r#"[{"url": "https://10.0.0.1:6443"}]"#;
+        assert_eq!(parse(Path::new("f"), json).unwrap().servers.len(), 1);
+        assert_eq!(parse(Path::new("f"), "[]").unwrap(), List::default());
+    }
+
+    #[test]
+    fn what_is_no_list_says_nothing() {
+        for (text, reason) in [
+            ("", "empty"),
+            (" \n", "empty"),
+            ("url: https://a", "shape"),
+            ("- [", "shape"),
+            ("\"https://a\"", "shape"),
+        ] {
+            let error = parse(Path::new("f"), text).unwrap_err();
+            assert_eq!(error.reason(), reason, "{text:?}: {error}");
+        }
+    }
+}

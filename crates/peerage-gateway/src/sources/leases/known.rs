@@ -1,0 +1,279 @@
+//! The identity Leases as they are known, and which servers follow from them.
+//!
+//! Pure; the time is an argument, twice: what is written in Leases is others' clocks, what is waited for is ours.
+//!
+//! Invariant: a server whose Lease was seen to be renewed is believed to be there until the Lease goes, runs out or says
+//! goodbye, whatever the clocks say.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use peerage_proxy::IdentityLease;
+use peerage_proxy::record::registered::Registered;
+use tokio::time::Instant;
+
+use super::super::Found;
+use super::super::moves::Moves;
+
+/// A Lease that was not renewed for so long when it is first seen is a dead server's; it is renewed every ten seconds.
+const OLD: Duration = Duration::from_secs(60);
+
+/// All Leases.
+#[derive(Default)]
+pub(super) struct Known {
+    leases: BTreeMap<Arc<str>, Seen>,
+    moves: Moves,
+    /// Leases whose fault was told.
+    told: HashSet<Arc<str>>,
+}
+
+struct Seen {
+    registered: Registered,
+    /// Whether its holder has been alive since we look, or was just before.
+    alive: bool,
+    /// When it was last renewed, by our clock; the first sight for one that never was.
+    renewed: Instant,
+}
+
+/// What follows from the Leases.
+#[derive(Default)]
+pub(super) struct Told {
+    pub(super) servers: Vec<Found>,
+    /// Leases that say of no server where it is.
+    pub(super) skipped: usize,
+    /// Those among them that were not told of yet, and why.
+    pub(super) faults: Vec<(String, &'static str)>,
+}
+
+impl Known {
+    /// These are all Leases.
+    pub(super) fn replace(&mut self, leases: Vec<Registered>, wall: SystemTime, now: Instant) {
+        let names: HashSet<_> = leases.iter().map(|lease| lease.id.clone()).collect();
+        self.leases.retain(|name, _| names.contains(name));
+        for lease in leases {
+            self.put(lease, wall, now);
+        }
+    }
+
+    /// This Lease is as it is here.
+    pub(super) fn put(&mut self, registered: Registered, wall: SystemTime, now: Instant) {
+        let before = self.leases.get(&registered.id);
+        let renewed =
+            before.map(|it| it.registered.lease.renew_time != registered.lease.renew_time);
+        let seen = Seen {
+            alive: match (before, renewed) {
+                (Some(before), Some(false)) => before.alive,
+                (Some(_), _) => true,
+                (None, _) => is_recent(&registered.lease, wall),
+            },
+            renewed: match (before, renewed) {
+                (Some(before), Some(false)) => before.renewed,
+                _ => now,
+            },
+            registered,
+        };
+        self.leases.insert(seen.registered.id.clone(), seen);
+    }
+
+    /// The Lease of this name is no more.
+    pub(super) fn remove(&mut self, name: &str) {
+        self.leases.remove(name);
+    }
+
+    /// The servers that the Leases are of.
+    pub(super) fn servers(&mut self, wall: SystemTime, now: Instant) -> Told {
+        let mut told = Told::default();
+        self.moves.keep(|id| self.leases.contains_key(id));
+        self.told.retain(|id| self.leases.contains_key(id));
+        for (id, seen) in &self.leases {
+            if id.is_empty() || has_run_out(&seen.registered.lease, wall) {
+                continue;
+            }
+            let Some(address) = seen.registered.address.clone() else {
+                told.skipped += 1;
+                if self.told.insert(id.clone()) {
+                    told.faults.push((id.to_string(), NO_ADDRESS));
+                }
+                continue;
+            };
+            if self.is_outlived(seen) {
+                continue;
+            }
+            let found = Found {
+                id: Some(id.clone()),
+                zone: None,
+                live: seen.alive && seen.registered.lease.hold.is_none(),
+                lease: Some(seen.registered.lease.clone()),
+                address,
+            };
+            if let Some(address) = self.moves.note(id, &found.address, now) {
+                told.servers.push(Found {
+                    address,
+                    ..found.clone()
+                });
+            }
+            told.servers.push(found);
+        }
+        told
+    }
+
+    /// Whether another Lease of the same address goes on being renewed while this one does not: the server has another
+    /// name now, or another server has its address.
+    fn is_outlived(&self, seen: &Seen) -> bool {
+        let address = &seen.registered.address;
+        self.leases.values().any(|other| {
+            other.registered.address == *address
+                && other.alive
+                && (!seen.alive || other.renewed.saturating_duration_since(seen.renewed) > OLD)
+                && other.registered.id != seen.registered.id
+        })
+    }
+}
+
+const NO_ADDRESS: &str = "the Lease has no peer-advertise-address: kube-apiserver writes it with the feature gate \
+                          UnknownVersionInteroperabilityProxy; name the server with --peer or --peers-file instead";
+
+fn is_recent(lease: &IdentityLease, wall: SystemTime) -> bool {
+    let age = lease
+        .renew_time
+        .map(|at| wall.duration_since(at).unwrap_or_default());
+    age.is_some_and(|age| age <= OLD)
+}
+
+/// Whether its time is over. One without a time is as good as one that is.
+fn has_run_out(lease: &IdentityLease, wall: SystemTime) -> bool {
+    let end = lease.renew_time.zip(lease.duration);
+    end.and_then(|(renewed, duration)| renewed.checked_add(duration))
+        .is_none_or(|end| end < wall)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    struct World {
+        known: Known,
+        start: Instant,
+        wall: SystemTime,
+    }
+
+    impl World {
+        fn new() -> World {
+            World {
+                known: Known::default(),
+                start: Instant::now(),
+                wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000),
+            }
+        }
+
+        fn at(&self, second: u64) -> (SystemTime, Instant) {
+            let after = Duration::from_secs(second);
+            (self.wall + after, self.start + after)
+        }
+
+        /// At a second, a Lease that was renewed at another one.
+        fn put(&mut self, second: u64, id: &str, address: &str, renewed: i64) {
+            let (wall, now) = self.at(second);
+            let lease = lease(self.wall, id, address, renewed);
+            self.known.put(lease, wall, now);
+        }
+
+        fn shown(&mut self, second: u64) -> Vec<String> {
+            let (wall, now) = self.at(second);
+            let told = self.known.servers(wall, now);
+            let show = |it: &Found| {
+                let live = if it.live { "live" } else { "gone" };
+                format!("{} {} {live}", it.record_id(), it.address)
+            };
+            told.servers.iter().map(show).collect()
+        }
+    }
+
+    fn lease(wall: SystemTime, id: &str, address: &str, renewed: i64) -> Registered {
+        let by = Duration::from_secs(renewed.unsigned_abs());
+        let renewed = if renewed < 0 { wall - by } else { wall + by };
+        Registered {
+            id: id.into(),
+            address: address.parse().ok(),
+            lease: IdentityLease {
+                holder: format!("{id}_1").into(),
+                renew_time: Some(renewed),
+                duration: Some(Duration::from_secs(3600)),
+                hold: None,
+            },
+        }
+    }
+
+    #[test]
+    fn a_lease_that_was_old_when_first_seen_is_a_dead_servers_until_it_is_renewed() {
+        let mut world = World::new();
+        world.put(0, "a", "10.0.0.1:1", -10);
+        world.put(0, "b", "10.0.0.2:1", -300);
+        assert_eq!(world.shown(0), ["a 10.0.0.1:1 live", "b 10.0.0.2:1 gone"]);
+        // Its clock is five minutes behind, but it is renewed.
+        world.put(10, "b", "10.0.0.2:1", -290);
+        assert_eq!(world.shown(10), ["a 10.0.0.1:1 live", "b 10.0.0.2:1 live"]);
+        // Nothing is written for a while: both may be there all the same.
+        assert_eq!(world.shown(900).len(), 2);
+        assert!(world.shown(900).iter().all(|it| it.ends_with("live")));
+        assert_eq!(world.shown(3400), ["a 10.0.0.1:1 live"], "its hour is over");
+    }
+
+    #[test]
+    fn a_lease_seen_again_is_judged_by_what_was_seen_before() {
+        let mut world = World::new();
+        world.put(0, "a", "10.0.0.1:1", 0);
+        let (wall, now) = world.at(300);
+        world
+            .known
+            .replace(vec![lease(world.wall, "a", "10.0.0.1:1", 0)], wall, now);
+        assert_eq!(world.shown(300), ["a 10.0.0.1:1 live"]);
+        world.known.replace(Vec::new(), wall, now);
+        assert!(world.shown(300).is_empty());
+    }
+
+    #[test]
+    fn a_server_that_left_in_good_order_is_remembered_and_not_asked() {
+        let mut world = World::new();
+        world.put(0, "a", "10.0.0.1:1", 0);
+        let (wall, now) = world.at(10);
+        let mut left = lease(world.wall, "a", "10.0.0.1:1", 10);
+        left.lease.hold = Some(Duration::from_secs(600));
+        world.known.put(left, wall, now);
+        assert_eq!(world.shown(10), ["a 10.0.0.1:1 gone"]);
+    }
+
+    #[test]
+    fn of_two_names_of_one_address_the_one_that_is_renewed_counts() {
+        let mut world = World::new();
+        world.put(0, "old", "10.0.0.1:1", 0);
+        world.put(20, "young", "10.0.0.1:1", 20);
+        assert_eq!(world.shown(20).len(), 2, "both may be renewed");
+        world.put(90, "young", "10.0.0.1:1", 90);
+        assert_eq!(world.shown(90), ["young 10.0.0.1:1 live"]);
+    }
+
+    #[test]
+    fn a_lease_without_an_address_is_told_once() {
+        let mut world = World::new();
+        world.put(0, "a", "", 0);
+        let (wall, now) = world.at(0);
+        let told = world.known.servers(wall, now);
+        assert_eq!((told.skipped, told.faults.len()), (1, 1));
+        let told = world.known.servers(wall, now);
+        assert_eq!((told.skipped, told.faults.len()), (1, 0));
+    }
+
+    #[test]
+    fn two_servers_of_one_host_name_are_both_found() {
+        let mut world = World::new();
+        for (second, address) in [(0, "10.0.0.1:1"), (5, "10.0.0.2:1"), (10, "10.0.0.1:1")] {
+            world.put(second, "a", address, second as i64);
+            world.shown(second);
+        }
+        let shown = world.shown(10);
+        assert_eq!(shown, ["a 10.0.0.2:1 live", "a 10.0.0.1:1 live"]);
+    }
+}

@@ -1,0 +1,224 @@
+//! How a source tells what it read, or that it could not: the list in force, its age, counts, and words in the log.
+//!
+//! Invariants: a failure leaves the list as it is; the same failure is logged once a minute at most.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use peerage_http::metrics::Registry;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::{Finding, Found};
+
+/// Between two log lines about one source that goes on failing in one way.
+const REPEAT: Duration = Duration::from_secs(60);
+
+/// What a source said last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    pub(super) servers: Arc<[Found]>,
+    /// Entries that were passed over.
+    pub(super) skipped: usize,
+    /// When the list was last known to be right.
+    pub(super) heard: Option<Instant>,
+    /// Why it cannot be read now.
+    pub(super) trouble: Option<String>,
+}
+
+/// The speaking end of one source.
+pub(super) struct Publisher {
+    name: &'static str,
+    state: watch::Sender<State>,
+    changed: Arc<Notify>,
+    troubles: Troubles,
+    logged: Option<(String, Instant)>,
+}
+
+impl Publisher {
+    pub(super) fn new(
+        name: &'static str,
+        changed: Arc<Notify>,
+        troubles: Troubles,
+    ) -> (Publisher, watch::Receiver<State>) {
+        let (state, said) = watch::channel(State::default());
+        let publisher = Publisher {
+            name,
+            state,
+            changed,
+            troubles,
+            logged: None,
+        };
+        (publisher, said)
+    }
+
+    /// This is the whole list now; so many entries were passed over.
+    pub(super) fn found(&mut self, servers: Vec<Found>, skipped: usize) {
+        let recovered = self.logged.take().is_some();
+        if recovered {
+            tracing::info!(source = self.name, "a source of servers can be read again");
+        }
+        self.state.send_modify(|state| {
+            if state.servers.len() != servers.len() {
+                tracing::info!(
+                    source = self.name,
+                    before = state.servers.len(),
+                    now = servers.len(),
+                    "a source names another number of servers than before"
+                );
+            }
+            state.servers = servers.into();
+            state.skipped = skipped;
+            state.heard = Some(Instant::now());
+            state.trouble = None;
+        });
+        self.changed.notify_one();
+    }
+
+    /// The list is what it was.
+    pub(super) fn confirmed(&self) {
+        self.state.send_modify(|state| {
+            state.heard = Some(Instant::now());
+            state.trouble = None;
+        });
+    }
+
+    /// Time has changed the list; nothing was heard.
+    pub(super) fn aged(&self, servers: Vec<Found>) {
+        let changed = self.state.send_if_modified(|state| {
+            let changed = *state.servers != *servers;
+            state.servers = servers.into();
+            changed
+        });
+        if changed {
+            self.changed.notify_one();
+        }
+    }
+
+    /// It could not be read; `reason` is a metric label.
+    pub(super) fn failed(&mut self, reason: &'static str, text: String) {
+        self.troubles.failed(self.name, reason);
+        let now = Instant::now();
+        let repeats = |(before, at): &(String, Instant)| *before == text && now < *at + REPEAT;
+        if !self.logged.as_ref().is_some_and(repeats) {
+            tracing::warn!(
+                source = self.name,
+                reason,
+                "a source of servers cannot be read, so what it said last stays in force: {text}"
+            );
+            self.logged = Some((text.clone(), now));
+        }
+        self.state.send_modify(|state| state.trouble = Some(text));
+    }
+
+    /// An entry is passed over.
+    pub(super) fn skipped(&self, entry: &str, why: &str) {
+        self.troubles.failed(self.name, "entry");
+        tracing::warn!(source = self.name, entry, "an entry is passed over: {why}");
+    }
+}
+
+/// What went wrong with sources, counted.
+#[derive(Clone, Default)]
+pub(super) struct Troubles {
+    errors: Family<ErrorLabels, Counter>,
+    findings: Family<KindLabels, Counter>,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ErrorLabels {
+    source: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct KindLabels {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct SourceLabels {
+    source: &'static str,
+}
+
+impl Troubles {
+    fn failed(&self, source: &'static str, reason: &'static str) {
+        let labels = ErrorLabels { source, reason };
+        self.errors.get_or_create(&labels).inc();
+    }
+
+    pub(super) fn found(&self, finding: &Finding) {
+        let kind = finding.kind;
+        self.findings.get_or_create(&KindLabels { kind }).inc();
+        tracing::warn!(kind, servers = ?finding.servers, "{}", finding.message);
+    }
+
+    pub(super) fn register(
+        &self,
+        registry: &Registry,
+        states: Vec<(&'static str, watch::Receiver<State>)>,
+    ) {
+        registry.register(
+            "peerage_gateway_source_errors_total",
+            "Times that a source of servers could not be read, or an entry of it not be used",
+            self.errors.clone(),
+        );
+        registry.register(
+            "peerage_gateway_source_findings_total",
+            "Contradictions found in what sources say of servers",
+            self.findings.clone(),
+        );
+        let gauges: [(&str, &str, Read); 2] = [
+            (
+                "peerage_gateway_source_servers",
+                "Servers in the list of a source that is in force",
+                |state, _| state.servers.len() as f64,
+            ),
+            (
+                "peerage_gateway_source_age_seconds",
+                "Time since the list of a source was last known to be right; -1 if it never was",
+                |state, now| state.heard.map_or(-1.0, |at| (now - at).as_secs_f64()),
+            ),
+        ];
+        for (name, help, read) in gauges {
+            let states = states.clone();
+            registry.register(name, help, Gauges { states, read });
+        }
+    }
+}
+
+type Read = fn(&State, Instant) -> f64;
+
+/// One gauge for each source, read when it is scraped.
+struct Gauges {
+    states: Vec<(&'static str, watch::Receiver<State>)>,
+    read: Read,
+}
+
+impl EncodeMetric for Gauges {
+    fn encode(&self, mut encoder: MetricEncoder) -> fmt::Result {
+        let now = Instant::now();
+        for (source, state) in &self.states {
+            let value = (self.read)(&state.borrow(), now);
+            encoder
+                .encode_family(&SourceLabels { source })?
+                .encode_gauge(&value)?;
+        }
+        Ok(())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Gauge
+    }
+}
+
+impl fmt::Debug for Gauges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gauges").finish_non_exhaustive()
+    }
+}
