@@ -20,6 +20,7 @@ use http::uri::PathAndQuery;
 use http::{Extensions, HeaderMap, HeaderValue, Method, Uri, header};
 use peerage_auth::PassedCredentials;
 use peerage_auth::identity_headers::{self, Family};
+use peerage_core::route::ForwardReason;
 use peerage_core::{RequestInfo, User, duration};
 use peerage_http::{Body, ConnInfo, Request, Response, SendError, Stage};
 use tokio::time::{Instant, sleep_until};
@@ -40,7 +41,7 @@ const SUSPICIOUS: Duration = Duration::from_secs(1);
 pub(crate) struct Forward<'a> {
     shared: &'a Arc<Shared>,
     info: &'a RequestInfo<'static>,
-    reason: &'static str,
+    why: Why,
     head: Head,
     audit: Audit,
     /// None if the credentials are in the request, for the next server to judge.
@@ -52,6 +53,32 @@ pub(crate) struct Forward<'a> {
     deadline: Instant,
     started: Instant,
     client: Option<tunnel::Client>,
+}
+
+/// Why a request is sent to others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Why {
+    /// They list what it asks for.
+    Listed(ForwardReason),
+    /// They describe what it asks for.
+    Described,
+    /// This is a front, and there is nobody else to say no.
+    Behind,
+}
+
+impl Why {
+    fn word(self) -> &'static str {
+        match self {
+            Why::Listed(reason) => reason.as_str(),
+            Why::Described => "openapi",
+            Why::Behind => ForwardReason::Behind.as_str(),
+        }
+    }
+
+    /// Whether they would be wrong to say that they do not have it.
+    fn is_listed(self) -> bool {
+        matches!(self, Why::Listed(_))
+    }
 }
 
 /// The head as every attempt sends it.
@@ -83,10 +110,10 @@ pub(crate) async fn forward(
     request: Request,
     candidates: Vec<Arc<Peer>>,
     own_id: &str,
-    reason: &'static str,
+    why: Why,
 ) -> Result<Response, ProxyError> {
     let (parts, body) = request.into_parts();
-    let mut forward = Forward::new(shared, info, parts, own_id, reason)?;
+    let mut forward = Forward::new(shared, info, parts, own_id, why)?;
     let candidates = forward.in_order(candidates);
     let answered = forward.send(candidates, body).await?;
     forward.deliver(answered)
@@ -98,7 +125,7 @@ impl<'a> Forward<'a> {
         info: &'a RequestInfo<'static>,
         mut parts: Parts,
         own_id: &str,
-        reason: &'static str,
+        why: Why,
     ) -> Result<Forward<'a>, ProxyError> {
         let user: Option<Arc<User>> = parts.extensions.get().cloned();
         if user.is_none() && parts.extensions.get::<PassedCredentials>().is_none() {
@@ -132,7 +159,7 @@ impl<'a> Forward<'a> {
                 target: target.as_str(),
                 host: host.as_deref(),
                 own_id,
-                reason,
+                reason: why.word(),
                 upgrade,
             },
         )
@@ -142,7 +169,7 @@ impl<'a> Forward<'a> {
         Ok(Forward {
             shared,
             info,
-            reason,
+            why,
             head: Head {
                 method: parts.method,
                 target,
@@ -164,7 +191,7 @@ impl<'a> Forward<'a> {
         let mut ranked: Vec<_> = candidates
             .into_iter()
             .map(|peer| (peer.health.rank(), peer))
-            .filter(|(rank, peer)| rank.usable() && !peer.is_disproved(self.info))
+            .filter(|(rank, peer)| rank.usable() && !self.is_disproved(peer))
             .collect();
         match (&self.shared.front, self.key) {
             (Some(front), Some(key)) => {
@@ -174,6 +201,11 @@ impl<'a> Forward<'a> {
         }
         ranked.truncate(self.shared.options.forward.attempts);
         ranked.into_iter().map(|(_, peer)| peer).collect()
+    }
+
+    /// Whether the peer answered not to have what it lists.
+    fn is_disproved(&self, peer: &Peer) -> bool {
+        self.why.is_listed() && peer.is_disproved(self.info)
     }
 
     async fn send(

@@ -17,7 +17,7 @@ use std::task::{Context, Poll};
 use futures::future::{BoxFuture, Either, FutureExt};
 use http::{HeaderMap, Method};
 use peerage_auth::VerifiedPeer;
-use peerage_core::route::{ForwardReason, UnsureReason};
+use peerage_core::route::UnsureReason;
 use peerage_core::{RequestInfo, Route, Rules, ViewScope, route};
 use peerage_http::{Request, Response};
 use tokio_util::sync::DropGuard;
@@ -27,7 +27,7 @@ use crate::answer::Form;
 use crate::audit::Audit;
 use crate::discovery;
 use crate::error::ProxyError;
-use crate::forward;
+use crate::forward::{self, Why};
 use crate::headers::{self, GUARD, GUARD_VALUE, PEER, REASON, STALE_VIEW};
 use crate::openapi::answer as openapi;
 use crate::peer::Peer;
@@ -109,7 +109,7 @@ pub(crate) struct Call {
 enum Plan {
     Local,
     Unknown,
-    Forward(Vec<Arc<Peer>>, &'static str),
+    Forward(Vec<Arc<Peer>>, Why),
     Refuse(ProxyError),
 }
 
@@ -145,8 +145,8 @@ impl Call {
                 let response = form.refuse(&self, &error);
                 Either::Right(std::future::ready(Ok(response)).boxed())
             }
-            Plan::Forward(peers, reason) => {
-                Either::Right(self.forward(request, peers, reason).map(Ok).boxed())
+            Plan::Forward(peers, why) => {
+                Either::Right(self.forward(request, peers, why).map(Ok).boxed())
             }
         }
     }
@@ -194,7 +194,7 @@ impl Call {
                     Some(known.peer.clone())
                 };
                 let peers = candidates.into_iter().filter_map(peer).collect();
-                Plan::Forward(peers, reason.as_str())
+                Plan::Forward(peers, Why::Listed(reason))
             }
         }
     }
@@ -204,11 +204,11 @@ impl Call {
         self,
         request: Request,
         peers: Vec<Arc<Peer>>,
-        reason: &'static str,
+        why: Why,
     ) -> Response {
         let form = Form::of(&request, &self.info);
         let own_id = self.snapshot.view.local_id();
-        match forward::forward(&self.shared, &self.info, request, peers, own_id, reason).await {
+        match forward::forward(&self.shared, &self.info, request, peers, own_id, why).await {
             Ok(response) => response,
             Err(error) => form.refuse(&self, &error),
         }
@@ -258,8 +258,7 @@ impl Service<Request> for Behind {
             info,
             verified: request.extensions().get::<VerifiedPeer>().is_some(),
         };
-        let reason = ForwardReason::Behind.as_str();
-        call.forward(request, peers, reason).map(Ok).boxed()
+        call.forward(request, peers, Why::Behind).map(Ok).boxed()
     }
 }
 

@@ -27,7 +27,7 @@ impl Forward<'_> {
     /// Differs: kube-apiserver passes the peer's 404 on, which a client takes for "the API was removed".
     pub(super) async fn examine(&self, peer: &Peer, response: Response) -> Option<Response> {
         let (head, body) = response.into_parts();
-        if head.headers.contains_key(STALE_VIEW) {
+        if self.why.is_listed() && head.headers.contains_key(STALE_VIEW) {
             self.lacks(peer);
             return None;
         }
@@ -37,7 +37,7 @@ impl Forward<'_> {
         recheck(peer);
         let length = head.headers.get(header::CONTENT_LENGTH);
         let length = length.and_then(|l| l.to_str().ok()?.parse::<usize>().ok());
-        if length != Some(UNKNOWN_PATH.len()) || !self.info.is_resource_request() {
+        if length != Some(UNKNOWN_PATH.len()) || !self.why.is_listed() {
             return Some(Response::from_parts(head, body));
         }
         let Ok(bytes) = body::collect(body, UNKNOWN_PATH.len(), INSPECT_PAUSE).await else {
@@ -87,7 +87,7 @@ impl Forward<'_> {
         self.shared
             .metrics
             .rerouted(&peer.id, self.info, status, self.started.elapsed());
-        self.audit.sent(&peer.id, self.reason);
+        self.audit.sent(&peer.id, self.why.word());
         if self.shared.options.log_requests {
             tracing::info!(
                 peer = &*peer.id,
@@ -95,7 +95,7 @@ impl Forward<'_> {
                 path = self.info.path(),
                 user = self.user.as_ref().map(|user| &*user.name),
                 code = status.as_u16(),
-                reason = self.reason,
+                reason = self.why.word(),
                 "forwarded a request"
             );
         }

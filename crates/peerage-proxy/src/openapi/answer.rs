@@ -15,6 +15,7 @@ use peerage_core::media;
 use peerage_http::{Request, Response, body};
 
 use super::{Elsewhere, INDEX, v2};
+use crate::forward::Why;
 use crate::peer::Peer;
 use crate::service::Call;
 
@@ -74,7 +75,7 @@ pub(crate) async fn answer(
         Asked::Document(path) => match elsewhere.get(&path) {
             Some(held) => {
                 let peers = reachable(&call, &held.peers);
-                Ok(call.forward(request, peers, "openapi").await)
+                Ok(call.forward(request, peers, Why::Described).await)
             }
             None => inner(request).await,
         },

@@ -93,6 +93,29 @@ async fn what_only_the_newer_server_has_is_created_read_and_deleted_through_a_ga
 }
 
 #[tokio::test]
+async fn what_no_server_has_is_404_as_the_server_says_it_and_stays_so() {
+    let gateways = GATEWAYS.get().await;
+    let older = gateways.plane.server("older").client("admin");
+    for path in ["/apis/no.such.group/v1/things", "/no/such/path"] {
+        let ask = Outgoing::new("GET", path);
+        let said = older.send(&ask).await.unwrap();
+        assert_eq!(said.status(), 404);
+        for (name, gateway) in gateways.each() {
+            for _ in 0..3 {
+                let answer = send(gateway, "admin", &ask).await;
+                assert_eq!(answer.in_words(), said.in_words(), "{name} {path}");
+            }
+            let answer = send(gateway, "alice", &ask).await;
+            assert_eq!(
+                answer.status(),
+                403,
+                "{name} {path}: authorization comes first"
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_server_knows_who_is_asking_by_certificate_by_token_and_not_at_all() {
     let gateways = GATEWAYS.get().await;
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});

@@ -5,6 +5,7 @@
 //!
 //! | module | what it shows |
 //! |---|---|
+//! | `controllers` | that a real kube-controller-manager behind the older server deletes what it should and nothing else |
 //! | `fidelity` | that a real kube-apiserver and `peerage apiserver` on one etcd take each other for peers |
 //! | `gateway` | that clients of a gateway get what any server behind it can do |
 //! | `kube_on_store` | that a real kube-apiserver on `peerage store` answers as on etcd, and loses nothing |
@@ -14,6 +15,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod controllers;
 mod fidelity;
 mod gateway;
 mod kube_on_store;

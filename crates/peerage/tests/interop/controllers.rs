@@ -1,0 +1,274 @@
+//! A real kube-controller-manager that works only through a gateway beside the older server.
+//!
+//! What has to hold: a namespace with objects that only the newer server can show is emptied and goes away; the garbage
+//! collector deletes what has lost its owner and nothing else, whatever becomes of the newer server meanwhile.
+
+use std::path::Path;
+use std::time::Duration;
+
+use peerage_testkit::cluster::{serves_group, until};
+use peerage_testkit::kube::{
+    Backend, ControlPlane, ControllerManager, Gateway, Logs, RunningGateway,
+};
+use peerage_testkit::wire::{Answer, Outgoing};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::versions;
+
+/// What only the newer server serves, in namespaces.
+const CANDIDATES: &str = "coordination.k8s.io/v1beta1";
+/// How long the newer server is away each time: longer than a discovery and a collection of kube-controller-manager.
+const AWAY: Duration = Duration::from_secs(8);
+/// The garbage collector looks for new kinds every thirty seconds.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+struct World {
+    manager: ControllerManager,
+    gateway: RunningGateway,
+    plane: ControlPlane,
+}
+
+impl World {
+    async fn start() -> World {
+        let older = versions::kube_apiserver(&versions::older()).named("older");
+        let newer = versions::kube_apiserver(&versions::newer()).named("newer");
+        let off = "UnknownVersionInteroperabilityProxy=false";
+        let plane = ControlPlane::on(Backend::Etcd("3.6"))
+            .server(older.gate(off))
+            .server(
+                newer
+                    .gate(off)
+                    .gate("CoordinatedLeaderElection=true")
+                    .flags(&[&format!("--runtime-config={CANDIDATES}=true")]),
+            )
+            .start()
+            .await;
+        let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
+        let gateway = Gateway::beside(plane.server("older")).peer(plane.server("newer"));
+        let gateway = gateway
+            .start(executable, plane.pki(), plane.directory())
+            .await;
+        serves_group(&gateway.client("admin"), "storagemigration.k8s.io").await;
+        let manager = ControllerManager::start(
+            "1.37",
+            &gateway.url(),
+            plane.pki(),
+            plane.directory(),
+            &["--controllers=namespace-controller,garbage-collector-controller"],
+        )
+        .await;
+        World {
+            manager,
+            gateway,
+            plane,
+        }
+    }
+
+    async fn ask(&self, request: &Outgoing) -> Answer {
+        self.gateway.client("admin").send(request).await.unwrap()
+    }
+
+    async fn create(&self, path: &str, object: &Value) -> Value {
+        let request = Outgoing::new("POST", path).json("application/json", object);
+        let answer = self.ask(&request).await;
+        assert_eq!(answer.status(), 201, "POST {path}: {}", answer.in_words());
+        answer.json()
+    }
+
+    async fn delete(&self, path: &str) {
+        let answer = self.ask(&Outgoing::new("DELETE", path)).await;
+        let fine = matches!(answer.status(), 200 | 202);
+        assert!(fine, "DELETE {path}: {}", answer.in_words());
+    }
+
+    async fn namespace(&self, name: &str) {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        self.create("/api/v1/namespaces", &object).await;
+    }
+
+    /// An object that only the newer server serves.
+    async fn candidate(&self, namespace: &str, name: &str) -> Value {
+        let object = json!({
+            "apiVersion": CANDIDATES,
+            "kind": "LeaseCandidate",
+            "metadata": {"name": name},
+            "spec": {"leaseName": "l", "binaryVersion": "1.37.0", "emulationVersion": "1.37.0", "strategy": "OldestEmulationVersion"},
+        });
+        self.create(&candidates(namespace), &object).await
+    }
+
+    /// A ConfigMap that belongs to an object.
+    async fn belonging(&self, namespace: &str, name: &str, owner: &Value) {
+        let object = json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "ownerReferences": [{
+                "apiVersion": owner["apiVersion"], "kind": owner["kind"],
+                "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
+            }]},
+        });
+        self.create(
+            &format!("/api/v1/namespaces/{namespace}/configmaps"),
+            &object,
+        )
+        .await;
+    }
+
+    async fn status_of(&self, path: &str) -> u16 {
+        self.ask(&Outgoing::new("GET", path)).await.status()
+    }
+
+    async fn gone(&self, path: &str) {
+        let begun = Instant::now();
+        loop {
+            let answer = self.ask(&Outgoing::new("GET", path)).await;
+            if answer.status() == 404 {
+                return;
+            }
+            let words = answer.in_words();
+            assert!(begun.elapsed() < PATIENCE, "{path} is still there: {words}");
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    async fn newer_is_back(&self) {
+        self.plane.server("newer").ready().await;
+        until("the newer server's API is back", || async {
+            self.status_of(&candidates("kept")).await == 200
+        })
+        .await;
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "{}{}{}",
+                self.plane.logs(),
+                self.gateway.log(),
+                self.manager.log()
+            );
+        }
+    }
+}
+
+fn candidates(namespace: &str) -> String {
+    format!("/apis/{CANDIDATES}/namespaces/{namespace}/leasecandidates")
+}
+
+fn config_map(namespace: &str, name: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/configmaps/{name}")
+}
+
+#[tokio::test]
+async fn a_controller_manager_behind_the_older_server_deletes_what_it_should_and_nothing_else() {
+    let world = World::start().await;
+    world.namespace("kept").await;
+    let owner = world.candidate("kept", "owner").await;
+    world.belonging("kept", "child", &owner).await;
+    let mut stranger = owner.clone();
+    stranger["apiVersion"] = json!("v1");
+    stranger["kind"] = json!("Secret");
+    world.belonging("kept", "orphan", &stranger).await;
+    world.gone(&config_map("kept", "orphan")).await;
+
+    killed(&world).await;
+    paused(&world).await;
+    stopped(&world).await;
+    with_definitions_that_come_and_go(&world).await;
+
+    let child = config_map("kept", "child");
+    assert_eq!(
+        world.status_of(&child).await,
+        200,
+        "its owner was there all the time"
+    );
+    world.delete(&format!("{}/owner", candidates("kept"))).await;
+    world.gone(&child).await;
+}
+
+/// The newer server is killed while a namespace with its objects is being deleted.
+async fn killed(world: &World) {
+    world.namespace("leaving").await;
+    world.candidate("leaving", "candidate").await;
+    let newer = world.plane.server("newer");
+    newer.kill();
+    world.delete("/api/v1/namespaces/leaving").await;
+    sleep(AWAY).await;
+    let read = world.status_of("/api/v1/namespaces/leaving").await;
+    assert_eq!(
+        read, 200,
+        "the namespace went although not all in it could be seen"
+    );
+    assert_eq!(world.status_of(&config_map("kept", "child")).await, 200);
+    newer.restart().await;
+    world.newer_is_back().await;
+    world.gone("/api/v1/namespaces/leaving").await;
+    let list = Outgoing::new("GET", &candidates("leaving"));
+    let left = newer.client("admin").send(&list).await.unwrap();
+    assert_eq!(left.json()["items"], json!([]));
+}
+
+async fn paused(world: &World) {
+    let newer = world.plane.server("newer");
+    newer.pause();
+    sleep(AWAY).await;
+    assert_eq!(world.status_of(&config_map("kept", "child")).await, 200);
+    newer.resume();
+    world.newer_is_back().await;
+}
+
+async fn stopped(world: &World) {
+    let newer = world.plane.server("newer");
+    newer.stop().await;
+    sleep(AWAY).await;
+    assert_eq!(world.status_of(&config_map("kept", "child")).await, 200);
+    newer.restart().await;
+    world.newer_is_back().await;
+}
+
+/// Custom resources and an aggregated API appear and disappear while a namespace with such objects is deleted.
+async fn with_definitions_that_come_and_go(world: &World) {
+    let service = json!({
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": "v1.away.example.com"},
+        "spec": {"group": "away.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100,
+            "service": {"namespace": "kept", "name": "nobody"}, "insecureSkipTLSVerify": true},
+    });
+    world
+        .create("/apis/apiregistration.k8s.io/v1/apiservices", &service)
+        .await;
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.own.example.com"},
+        "spec": {"group": "own.example.com", "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]},
+    });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    world.create(definitions, &definition).await;
+    world.namespace("custom").await;
+    let things = "/apis/own.example.com/v1/namespaces/custom/things";
+    until("the custom resource is served", || async {
+        world.status_of(things).await == 200
+    })
+    .await;
+    let thing =
+        json!({"apiVersion": "own.example.com/v1", "kind": "Thing", "metadata": {"name": "one"}});
+    world.create(things, &thing).await;
+    world.candidate("custom", "candidate").await;
+    world
+        .delete("/apis/apiregistration.k8s.io/v1/apiservices/v1.away.example.com")
+        .await;
+    world.delete("/api/v1/namespaces/custom").await;
+    world.gone("/api/v1/namespaces/custom").await;
+    world
+        .delete(&format!("{definitions}/things.own.example.com"))
+        .await;
+    world.gone(things).await;
+}
