@@ -1,8 +1,7 @@
 //! A real kube-apiserver with its own proxy and `peerage apiserver` on one etcd take each other for peers: each lists
 //! what the other serves, sends on what it lacks, says so when the other is away, and reads what the other has written.
 //!
-//! Each row runs with both as the older of the two. The older one has APIs turned on that the newer has not, so that
-//! requests go both ways. The real one stores JSON, so that both read the same roles.
+//! Each row runs with both as the older of the two. The newer one has an API turned off, so that requests go both ways. The real one stores JSON, so that both read the same roles.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,12 +17,14 @@ const PEERAGE: &str = env!("CARGO_BIN_EXE_peerage");
 
 /// Aggregated discovery with what peers serve.
 const MERGED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-/// Turns on what the newer server does not serve.
+/// What the older server serves: also what is off by default.
 const EVERYTHING: &str = "--runtime-config=api/all=true";
+/// What the newer server serves: all but what only the older one is to have.
+const LESS: &str = "--runtime-config=policy/v1=false";
 /// What only the newer server serves.
 const NEWER_ONLY: &str = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
 /// What only the older server serves.
-const OLDER_ONLY: &str = "/apis/coordination.k8s.io/v1alpha2/namespaces/default/leasecandidates";
+const OLDER_ONLY: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 
 /// A real server and ours on one etcd.
 struct Both {
@@ -39,7 +40,7 @@ impl Both {
     async fn ours_older() -> Self {
         let newer = versions::kube_apiserver(&versions::newer()).named("real");
         let plane = ControlPlane::on(Backend::Etcd("3.6"))
-            .server(newer.own_proxy().storing_json())
+            .server(newer.own_proxy().storing_json().flags(&[LESS]))
             .start()
             .await;
         let version = versions::number(&versions::older());
@@ -63,7 +64,7 @@ impl Both {
             .start()
             .await;
         let version = versions::number(&versions::newer());
-        let ours = plane.start_peerage(Path::new(PEERAGE), "ours", &version, &[]);
+        let ours = plane.start_peerage(Path::new(PEERAGE), "ours", &version, &[LESS]);
         Self {
             ours: ours.await,
             plane,
@@ -115,7 +116,7 @@ impl Both {
                 through: newer,
                 served_by: older,
                 path: OLDER_ONLY,
-                object: candidate,
+                object: budget,
             },
         ]
     }
@@ -143,11 +144,11 @@ fn migration(name: &str) -> Value {
     })
 }
 
-fn candidate(name: &str) -> Value {
+fn budget(name: &str) -> Value {
     json!({
-        "apiVersion": "coordination.k8s.io/v1alpha2", "kind": "LeaseCandidate",
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": {"name": name, "namespace": "default"},
-        "spec": {"leaseName": "lease", "binaryVersion": "1.34.0", "emulationVersion": "1.34.0", "strategy": "OldestEmulationVersion"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": name}}},
     })
 }
 
@@ -177,7 +178,7 @@ async fn both_list_the_same(both: &Both) {
     let ours = resources(&both.ours.client("admin")).await;
     let groups = [
         "storagemigration.k8s.io/v1/storageversionmigrations",
-        "coordination.k8s.io/v1alpha2/leasecandidates",
+        "policy/v1/poddisruptionbudgets",
     ];
     for name in groups {
         assert!(ours.contains_key(name), "{name} is not listed");
@@ -258,7 +259,7 @@ async fn the_other_hears_who_is_asking(both: &Both) {
 
 fn rights_of_alice() -> [(String, Value); 2] {
     let path = |kind: &str| format!("/apis/rbac.authorization.k8s.io/v1/{kind}");
-    let groups = ["storagemigration.k8s.io", "coordination.k8s.io"];
+    let groups = ["storagemigration.k8s.io", "policy"];
     let rules = json!([{"apiGroups": groups, "resources": ["*"], "verbs": ["list"]}]);
     let role = json!({"metadata": {"name": "lister"}, "rules": rules});
     let binding = json!({
