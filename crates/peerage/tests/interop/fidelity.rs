@@ -11,7 +11,7 @@ use peerage_testkit::kube::{Apiserver, Backend, ControlPlane, Logs, Shared};
 use peerage_testkit::wire::{Client, Outgoing};
 use serde_json::{Value, json};
 
-use crate::versions;
+use crate::versions::{self, NEWER_ONLY};
 
 const PEERAGE: &str = env!("CARGO_BIN_EXE_peerage");
 
@@ -21,8 +21,6 @@ const MERGED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDis
 const EVERYTHING: &str = "--runtime-config=api/all=true";
 /// What the newer server serves: all but what only the older one is to have.
 const LESS: &str = "--runtime-config=policy/v1=false";
-/// What only the newer server serves.
-const NEWER_ONLY: &str = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
 /// What only the older server serves.
 const OLDER_ONLY: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 

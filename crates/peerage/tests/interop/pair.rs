@@ -4,7 +4,7 @@
 use peerage_testkit::kube::{Backend, ControlPlane, Shared};
 use peerage_testkit::wire::Outgoing;
 
-use crate::versions;
+use crate::versions::{self, NEWER_ONLY};
 
 static PAIR: Shared = Shared::new(|| {
     Box::pin(async {
@@ -15,17 +15,10 @@ static PAIR: Shared = Shared::new(|| {
             .server(newer.own_proxy())
             .start()
             .await;
-        if !versions::merges_discovery(&versions::older()) {
-            // One before 1.35 asks five times in a fifth of a second where a new peer is, and then never again.
-            pair.server("older").stop().await;
-            pair.server("older").restart().await;
-        }
+        versions::acquaint(pair.server("older")).await;
         pair
     })
 });
-
-/// What only the newer server has.
-const NEWER_ONLY: &str = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
 
 #[tokio::test]
 async fn the_newer_of_two_real_servers_serves_what_the_older_does_not() {
@@ -45,7 +38,6 @@ async fn the_newer_of_two_real_servers_serves_what_the_older_does_not() {
 #[tokio::test]
 async fn the_older_of_two_real_servers_asks_the_newer_for_what_it_lacks() {
     let pair = PAIR.get().await;
-    pair.server("older").serves(NEWER_ONLY).await;
     let request = Outgoing::new("GET", NEWER_ONLY);
     let older = pair.server("older").multiplexed("admin").await;
     let answer = older.send(&request).await.unwrap();

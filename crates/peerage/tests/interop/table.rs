@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use peerage_testkit::cluster::{serves_group, until};
+use peerage_testkit::cluster::until;
 use peerage_testkit::kube::{Apiserver, Backend, ControlPlane, Gateway, Logs, RunningGateway};
 use peerage_testkit::wire::{Answer, Outgoing};
 use serde::Serialize;
@@ -58,7 +58,7 @@ impl World {
             sidecar.start(executable, plane.pki(), plane.directory()),
             balancer.start(executable, plane.pki(), plane.directory()),
         );
-        serves_group(&older.client("admin"), "storagemigration.k8s.io").await;
+        versions::acquaint(older).await;
         World {
             sidecar,
             balancer,

@@ -3,8 +3,10 @@
 //! A version with `*` is made by the newest kube-apiserver that says it is older (`--emulated-version`), which needs no
 //! program of its own.
 
-use peerage_testkit::kube::{ApiserverSpec, KubeApiserver};
+use peerage_testkit::kube::{Apiserver, ApiserverSpec, KubeApiserver};
 
+/// What only the newer version serves.
+pub(crate) const NEWER_ONLY: &str = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
 /// The program that makes older versions.
 const NEWEST: &str = "1.37";
 /// The pair when none is named: two programs, since a newer one that emulates an older keeps fields that that one
@@ -49,4 +51,14 @@ pub(crate) fn merges_discovery(version: &str) -> bool {
         .and_then(|(_, minor)| minor.parse().ok());
     // One that emulates an older version merges as its own does.
     version.ends_with('*') || minor.is_some_and(|minor: u32| minor >= 35)
+}
+
+/// Waits until the older server of a pair, by its own proxy, knows the newer one.
+pub(crate) async fn acquaint(older_server: &Apiserver) {
+    if !merges_discovery(&older()) {
+        // One before 1.35 asks five times in a fifth of a second where a new peer is, and then never again.
+        older_server.stop().await;
+        older_server.restart().await;
+    }
+    older_server.serves(NEWER_ONLY).await;
 }
