@@ -6,40 +6,116 @@
 //! Invariant: what a client sent of these never survives [`set`] or [`strip`], in whatever spelling.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use peerage_core::User;
 
+const USER: &str = "x-remote-user";
+const UID: &str = "x-remote-uid";
+const GROUP: &str = "x-remote-group";
 const EXTRA: &str = "x-remote-extra-";
 const IMPERSONATE: &str = "impersonate-";
 
 /// How a user is told to the next server.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Family {
     /// `X-Remote-*`, believed from whoever shows a front-proxy certificate.
     #[default]
     FrontProxy,
+    /// The same where servers were given other names for these headers (`--requestheader-*`).
+    Named(Arc<HeaderNames>),
     /// `Impersonate-*`, believed from whoever may impersonate.
     Impersonation,
 }
 
+/// What the identity headers of front proxies are called where they have other names.
+///
+/// All of them are removed from what clients send: a server believes each of its names, and adds the groups of all. The
+/// first of each kind tells a user; servers take the first that has a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderNames {
+    users: Vec<HeaderName>,
+    uids: Vec<HeaderName>,
+    groups: Vec<HeaderName>,
+    /// As they are in names of headers: lower case.
+    extras: Vec<String>,
+}
+
+/// A name that no header can have.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{0:?} is no header name")]
+pub struct HeaderNameError(pub String);
+
+impl HeaderNames {
+    /// The names of each kind, the one that is sent first; an empty list stands for the usual name.
+    ///
+    /// # Errors
+    /// [`HeaderNameError`] for a name that no header can have.
+    pub fn new(
+        users: &[String],
+        uids: &[String],
+        groups: &[String],
+        extras: &[String],
+    ) -> Result<Self, HeaderNameError> {
+        Ok(Self {
+            users: header_names(users, USER)?,
+            uids: header_names(uids, UID)?,
+            groups: header_names(groups, GROUP)?,
+            extras: header_names(extras, EXTRA)?
+                .into_iter()
+                .map(|prefix| prefix.as_str().to_owned())
+                .collect(),
+        })
+    }
+
+    fn has(&self, name: &str) -> bool {
+        let same = |known: &HeaderName| {
+            name.len() == known.as_str().len() && starts_with_either(name, known.as_str())
+        };
+        let whole = [&self.users, &self.uids, &self.groups];
+        whole.into_iter().flatten().any(same)
+            || self
+                .extras
+                .iter()
+                .any(|prefix| starts_with_either(name, prefix))
+    }
+}
+
+fn header_names(given: &[String], usual: &'static str) -> Result<Vec<HeaderName>, HeaderNameError> {
+    if given.is_empty() {
+        return Ok(vec![HeaderName::from_static(usual)]);
+    }
+    let name = |text: &String| {
+        HeaderName::try_from(text.as_str()).map_err(|_| HeaderNameError(text.clone()))
+    };
+    given.iter().map(name).collect()
+}
+
 /// The header names of a family.
-struct FamilyNames {
+struct FamilyNames<'a> {
     user: HeaderName,
     uid: HeaderName,
     group: HeaderName,
-    extra: &'static str,
+    extra: &'a str,
 }
 
 impl Family {
-    fn names(self) -> FamilyNames {
+    fn names(&self) -> FamilyNames<'_> {
         let name = HeaderName::from_static;
+        let first = |names: &[HeaderName], usual| names.first().cloned().unwrap_or(name(usual));
         match self {
             Self::FrontProxy => FamilyNames {
-                user: name("x-remote-user"),
-                uid: name("x-remote-uid"),
-                group: name("x-remote-group"),
+                user: name(USER),
+                uid: name(UID),
+                group: name(GROUP),
                 extra: EXTRA,
+            },
+            Self::Named(names) => FamilyNames {
+                user: first(&names.users, USER),
+                uid: first(&names.uids, UID),
+                group: first(&names.groups, GROUP),
+                extra: names.extras.first().map_or(EXTRA, String::as_str),
             },
             Self::Impersonation => FamilyNames {
                 user: name("impersonate-user"),
@@ -47,6 +123,14 @@ impl Family {
                 group: name("impersonate-group"),
                 extra: "impersonate-extra-",
             },
+        }
+    }
+
+    /// Removes all headers that a front proxy of this family names users in, the usual names too, in either spelling.
+    pub fn strip(&self, headers: &mut HeaderMap) {
+        strip(headers);
+        if let Self::Named(names) = self {
+            remove_where(headers, |name| names.has(name));
         }
     }
 }
@@ -85,21 +169,14 @@ pub(crate) fn remove_where(headers: &mut HeaderMap, condition: impl Fn(&str) -> 
 
 fn is_identity(name: &str) -> bool {
     let same = |known: &str| name.len() == known.len() && starts_with_either(name, known);
-    same("x-remote-user")
-        || same("x-remote-uid")
-        || same("x-remote-group")
-        || starts_with_either(name, EXTRA)
+    [USER, UID, GROUP].into_iter().any(same) || starts_with_either(name, EXTRA)
 }
 
-/// Whether the name begins like `prefix` if `_` is taken for `-`.
+/// Whether the name begins like `prefix` if `_` is taken for `-` in both.
 fn starts_with_either(name: &str, prefix: &str) -> bool {
     let dashed = |byte: u8| if byte == b'_' { b'-' } else { byte };
-    name.len() >= prefix.len()
-        && name
-            .bytes()
-            .map(dashed)
-            .zip(prefix.bytes())
-            .all(|(a, b)| a == b)
+    let (name_bytes, prefix_bytes) = (name.bytes().map(dashed), prefix.bytes().map(dashed));
+    name.len() >= prefix.len() && name_bytes.zip(prefix_bytes).all(|(a, b)| a == b)
 }
 
 /// Replaces all identity headers by those of `user`. The UID is left out when it is empty.
@@ -107,21 +184,21 @@ fn starts_with_either(name: &str, prefix: &str) -> bool {
 /// # Errors
 /// [`IdentityError`] for a user with more or other bytes than headers can carry; they then name nobody.
 pub fn set(headers: &mut HeaderMap, user: &User) -> Result<(), IdentityError> {
-    set_as(Family::FrontProxy, headers, user)
+    set_as(&Family::FrontProxy, headers, user)
 }
 
 /// The same in the headers of a family. Those of the other families are removed too.
 ///
 /// # Errors
 /// As [`set`].
-pub fn set_as(family: Family, headers: &mut HeaderMap, user: &User) -> Result<(), IdentityError> {
-    strip(headers);
-    if family == Family::Impersonation {
+pub fn set_as(family: &Family, headers: &mut HeaderMap, user: &User) -> Result<(), IdentityError> {
+    family.strip(headers);
+    if *family == Family::Impersonation {
         strip_impersonation(headers);
     }
     for (name, value) in lines(&family.names(), user)? {
         if headers.try_append(name, value).is_err() {
-            strip(headers);
+            family.strip(headers);
             strip_impersonation(headers);
             return Err(IdentityError {
                 part: "number of groups or extra keys",
@@ -132,7 +209,7 @@ pub fn set_as(family: Family, headers: &mut HeaderMap, user: &User) -> Result<()
 }
 
 fn lines(
-    names: &FamilyNames,
+    names: &FamilyNames<'_>,
     user: &User,
 ) -> Result<Vec<(HeaderName, HeaderValue)>, IdentityError> {
     let mut lines = vec![(names.user.clone(), value(&user.name, "name")?)];
@@ -247,6 +324,50 @@ mod tests {
             headers.get_all("x-remote-group").iter().collect::<Vec<_>>(),
             ["dev"]
         );
+    }
+
+    #[test]
+    fn other_names_are_told_by_the_first_and_all_are_removed() {
+        let list = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let names = HeaderNames::new(
+            &list(&["X-Acme-User", "X_Old_User"]),
+            &[],
+            &list(&["X-Acme-Group", "X-Remote-Group"]),
+            &list(&["X-Acme-Extra-"]),
+        );
+        let family = Family::Named(Arc::new(names.unwrap()));
+        let mut headers = HeaderMap::new();
+        for name in [
+            "x-acme-user",
+            "x_acme_user",
+            "x-old-user",
+            "X-Remote-User",
+            "x-remote-uid",
+            "x-acme-group",
+            "x_remote_group",
+            "x-acme_extra-a",
+            "x-remote-extra-a",
+        ] {
+            let name = HeaderName::try_from(name).unwrap();
+            headers.append(name, HeaderValue::from_static("root"));
+        }
+        set_as(&family, &mut headers, &user()).unwrap();
+        let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(
+            names,
+            [
+                "x-acme-extra-a%25b",
+                "x-acme-extra-acme.com%2fproject%20name",
+                "x-acme-extra-scopes",
+                "x-acme-group",
+                "x-acme-user",
+                "x-remote-uid"
+            ]
+        );
+        assert_eq!(headers["x-acme-user"].as_bytes(), "jürgen k".as_bytes());
+        let wrong = HeaderNames::new(&list(&["X Acme"]), &[], &[], &[]);
+        assert_eq!(wrong, Err(HeaderNameError("X Acme".to_owned())));
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct GatewayOptions {
     pub passing: ClientTls,
     /// In which headers users that were authenticated here are told.
     pub family: Family,
+    /// Requests at one time on one HTTP/2 connection of a client.
+    pub max_streams: u32,
     /// The servers behind, whenever they change. The first value is complete.
     pub records: watch::Receiver<Arc<[PeerRecord]>>,
     /// Where those come from, to show how each source does and to keep it going.

@@ -159,6 +159,7 @@ pub async fn start(
     server_metrics.register(&metrics);
     let server_options = ServerOptions {
         drain_timeout: options.drain,
+        h2_max_streams: options.max_streams,
         metrics: server_metrics,
         ..ServerOptions::default()
     };
@@ -237,7 +238,7 @@ fn start_proxy(options: &GatewayOptions, id: &Arc<str>, address: SocketAddr) -> 
             passing: options.passing.clone(),
             zone: options.zone.clone(),
             writes: options.writes,
-            family: options.family,
+            family: options.family.clone(),
         }),
         ..ProxyOptions::default()
     };

@@ -7,22 +7,34 @@ use http::header::{self, HeaderName, HeaderValue};
 use std::net::IpAddr;
 
 /// The fields that end at each hop, named in `Connection` or not.
-const HOP_BY_HOP: [HeaderName; 8] = [
+const HOP_BY_HOP: [HeaderName; 7] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     header::PROXY_AUTHENTICATE,
     header::PROXY_AUTHORIZATION,
-    header::TRAILER,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
 ];
+
+/// What is meant for whoever answers, whatever `Connection` says. A sender may not name such fields there (RFC 9110
+/// section 7.6.1), and one who does must not get a request of somebody else's rights, or another body, out of it: without
+/// `Impersonate-User`, a proxy's request for its user would be the proxy's own.
+fn is_end_to_end(name: &HeaderName) -> bool {
+    const BEGINNINGS: [&str; 3] = ["impersonate-", "content-", "sec-websocket-"];
+    *name == header::AUTHORIZATION
+        || *name == header::HOST
+        || BEGINNINGS
+            .iter()
+            .any(|beginning| name.as_str().starts_with(beginning))
+}
 
 /// Protocols whose bytes are passed through after a `101`.
 const TUNNELLED: [&str; 2] = ["spdy/3.1", "websocket"];
 
 /// Removes `Connection`, what it names, and the other hop-by-hop fields, from a request or a response.
-/// `TE` is kept when it asks for trailers, which is the one value HTTP/2 allows.
+/// `TE` is kept when it asks for trailers, which is the one value HTTP/2 allows, and `Trailer`, which says what follows
+/// the body (RFC 9110 section 6.6.2): without it HTTP/1.1 would lose the fields that it announces.
 pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
     if headers.contains_key(header::CONNECTION) {
         for name in connection_options(headers).collect::<Vec<_>>() {
@@ -42,7 +54,9 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
 }
 
 fn connection_options(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
-    tokens(headers, &header::CONNECTION).filter_map(|name| HeaderName::try_from(name).ok())
+    tokens(headers, &header::CONNECTION)
+        .filter_map(|name| HeaderName::try_from(name).ok())
+        .filter(|name| !is_end_to_end(name))
 }
 
 fn tokens<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
@@ -179,7 +193,19 @@ mod tests {
                     ("Trailer", "X-T"),
                     ("Upgrade-Insecure-Requests", "1"),
                 ],
-                &["upgrade-insecure-requests"],
+                &["trailer", "upgrade-insecure-requests"],
+            ),
+            (
+                &[
+                    (
+                        "Connection",
+                        "Authorization, impersonate-user, Content-Type",
+                    ),
+                    ("Authorization", "Bearer a"),
+                    ("Impersonate-User", "b"),
+                    ("Content-Type", "c"),
+                ],
+                &["authorization", "impersonate-user", "content-type"],
             ),
             (&[("TE", "trailers")], &["te"]),
             (&[("TE", "gzip, Trailers;q=0.5")], &["te"]),

@@ -132,9 +132,9 @@ impl<'a> Forward<'a> {
             return Err(ProxyError::NoUser);
         }
         let front = shared.front.as_ref();
-        let family = front.map(|front| front.options.family).unwrap_or_default();
+        let family = front.map_or(&Family::FrontProxy, |front| &front.options.family);
         if user.is_some()
-            && family == Family::Impersonation
+            && *family == Family::Impersonation
             && identity_headers::strip_impersonation(&mut parts.headers)
         {
             return Err(ProxyError::Impersonation);

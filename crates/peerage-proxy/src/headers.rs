@@ -35,7 +35,7 @@ pub(crate) struct Outgoing<'a> {
     /// Who is asking; none if the credentials are passed on for the next server to judge.
     pub(crate) user: Option<&'a User>,
     /// In which headers the user is told.
-    pub(crate) family: Family,
+    pub(crate) family: &'a Family,
     /// Whether a client's own impersonation is for the next server to judge.
     pub(crate) passes_impersonation: bool,
     /// Whether to leave a trace of this server, which is how a front recognises a request that came round.
@@ -116,7 +116,7 @@ pub fn has_trace(headers: &HeaderMap, own_id: &str) -> bool {
 }
 
 fn strip_credentials(headers: &mut HeaderMap, what: &Outgoing<'_>) {
-    identity_headers::strip(headers);
+    what.family.strip(headers);
     if what.user.is_some() {
         headers.remove(AUTHORIZATION);
     }
@@ -212,7 +212,7 @@ mod tests {
             &mut headers,
             &Outgoing {
                 user: Some(&user),
-                family: Family::FrontProxy,
+                family: &Family::FrontProxy,
                 passes_impersonation: false,
                 leaves_trace: false,
                 audit_id: Some("audit-1"),

@@ -14,6 +14,7 @@ mod verify;
 use std::sync::Arc;
 
 use http::StatusCode;
+use peerage_auth::identity_headers::Family;
 use peerage_core::Documents;
 use peerage_core::discovery::{self, ApiGroupDiscoveryList, DocumentError};
 use rand::RngExt;
@@ -245,14 +246,14 @@ async fn ask(
 }
 
 /// An unconditional fetch within the poller's limits.
-pub(crate) fn what<'a>(shared: &Shared, own_id: &'a str, path: &'a str) -> Fetch<'a> {
+pub(crate) fn what<'a>(shared: &'a Shared, own_id: &'a str, path: &'a str) -> Fetch<'a> {
     let front = shared.front.as_ref();
     Fetch {
         path,
         accept: None,
         etag: None,
         own_id,
-        family: front.map(|front| front.options.family).unwrap_or_default(),
+        family: front.map_or(&Family::FrontProxy, |front| &front.options.family),
         deadline: Instant::now() + shared.options.poll.deadline,
         size_limit: shared.options.poll.size_limit,
     }

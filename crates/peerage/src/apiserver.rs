@@ -107,6 +107,12 @@ pub enum SettingsError {
         /// The flag.
         flag: &'static str,
     },
+    /// A name that no header can have.
+    #[error("--requestheader-*: {name:?} is no header name")]
+    HeaderName {
+        /// What was written.
+        name: String,
+    },
     /// A certificate without its key, or a key without its certificate.
     #[error("{given} needs {missing}: give both or neither")]
     HalfAPair {

@@ -95,7 +95,7 @@ pub(crate) struct Fetch<'a> {
     /// Who asks.
     pub(crate) own_id: &'a str,
     /// How we say that we are a server; a front that has no front-proxy certificate asks as itself.
-    pub(crate) family: Family,
+    pub(crate) family: &'a Family,
 }
 
 /// Asks the peer.
@@ -128,9 +128,9 @@ fn request(what: Fetch<'_>) -> Result<Request, http::Error> {
         headers.insert(IF_NONE_MATCH, etag.clone());
     }
     headers::leave_trace(headers, what.own_id);
-    if what.family == Family::FrontProxy {
+    if *what.family != Family::Impersonation {
         // The name, the UID and the group are plain text, which headers can carry.
-        let _ = identity_headers::set(headers, &peer_user());
+        let _ = identity_headers::set_as(what.family, headers, &peer_user());
     }
     Ok(request)
 }

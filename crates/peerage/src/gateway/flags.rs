@@ -165,6 +165,9 @@ pub struct GatewayFlags {
         help_heading = "Serving"
     )]
     pub admin_bind_address: Option<SocketAddr>,
+    /// Requests at one time on one HTTP/2 connection of a client
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Serving")]
+    pub http2_max_streams_per_connection: u32,
     /// Time between /readyz failing and the end of serving when the gateway is stopped
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration, help_heading = "Serving")]
     pub shutdown_delay_duration: Duration,

@@ -47,10 +47,8 @@ async fn options(settings: GatewaySettings) -> Result<GatewayOptions, Failure> {
         },
         vouching: server_tls(&settings, true)?,
         passing: server_tls(&settings, false)?,
-        family: match settings.identity {
-            IdentityFlag::FrontProxy => Family::FrontProxy,
-            IdentityFlag::Impersonate => Family::Impersonation,
-        },
+        family: family(&settings),
+        max_streams: settings.max_streams,
         records: sources.records(),
         sources: Some(sources),
         beside,
@@ -98,6 +96,14 @@ fn sources(settings: &GatewaySettings) -> Result<SourceOptions, Failure> {
         leases: leases.transpose()?,
         etcd: settings.etcd.as_ref().map(etcd).transpose()?,
     })
+}
+
+fn family(settings: &GatewaySettings) -> Family {
+    match (settings.identity, &settings.header_names) {
+        (IdentityFlag::Impersonate, _) => Family::Impersonation,
+        (IdentityFlag::FrontProxy, None) => Family::FrontProxy,
+        (IdentityFlag::FrontProxy, Some(names)) => Family::Named(Arc::new(names.clone())),
+    }
 }
 
 fn found(server: &ServerAddress) -> Found {

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::uri::Authority;
+use peerage_auth::identity_headers::{HeaderNameError, HeaderNames};
 use peerage_gateway::sources::server_address;
 
 use super::flags::{GatewayFlags, IdentityFlag, WritesFlag};
 use crate::apiserver::SettingsError;
 use crate::apiserver::settings::{Audit, FrontProxy, KeyPairFiles, check_readable, pair};
+use crate::common_flags::FrontProxyFlags;
 
 /// A server behind the gateway, or several under one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,12 +71,16 @@ pub struct GatewaySettings {
     pub client_pair: KeyPairFiles,
     /// How users are told to the servers.
     pub identity: IdentityFlag,
+    /// What front proxies call their headers, where they have other names.
+    pub header_names: Option<HeaderNames>,
     /// How long a server that is gone is still expected.
     pub hold: Duration,
     /// How long a server's yes to reading discovery counts.
     pub discovery_authorization_ttl: Duration,
     /// Whether everyone is told which server answered.
     pub header_for_all: bool,
+    /// Requests at one time on one HTTP/2 connection of a client.
+    pub max_streams: u32,
     /// Between no longer being ready and the end of serving.
     pub shutdown_delay: Duration,
     /// How long open requests may go on after that.
@@ -144,9 +150,11 @@ impl GatewaySettings {
             server_name: flags.peer_server_name.clone(),
             client_pair: client.ok_or_else(|| missing("--proxy-client-cert-file", CLIENT))?,
             identity: flags.identity,
+            header_names: header_names(&flags.front_proxy)?,
             hold: flags.peer_hold,
             discovery_authorization_ttl: flags.discovery_authorization_ttl,
             header_for_all: flags.peer_header_for_all,
+            max_streams: flags.http2_max_streams_per_connection,
             shutdown_delay: flags.shutdown_delay_duration,
             drain: flags.drain_timeout,
             client_ca: flags.client_ca_file.clone(),
@@ -189,6 +197,26 @@ impl GatewaySettings {
             .into_iter()
             .try_for_each(|(flag, file)| check_readable(flag, file))
     }
+}
+
+/// The names of identity headers, if any was given. They count without `--requestheader-client-ca-file` too: the servers
+/// have one.
+fn header_names(flags: &FrontProxyFlags) -> Result<Option<HeaderNames>, SettingsError> {
+    let (users, uids, groups, extras) = (
+        &flags.requestheader_username_headers,
+        &flags.requestheader_uid_headers,
+        &flags.requestheader_group_headers,
+        &flags.requestheader_extra_headers_prefix,
+    );
+    if [users, uids, groups, extras]
+        .iter()
+        .all(|names| names.is_empty())
+    {
+        return Ok(None);
+    }
+    HeaderNames::new(users, uids, groups, extras)
+        .map(Some)
+        .map_err(|HeaderNameError(name)| SettingsError::HeaderName { name })
 }
 
 fn missing(flag: &'static str, why: &'static str) -> SettingsError {
