@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use http::StatusCode;
+use http::header::{CONNECTION, HeaderValue};
+use http::{StatusCode, Version};
 use peerage_auth::audit::{self, AuditLog};
 use peerage_auth::{Authenticator, PassedCredentials, VerifiedPeer};
 use peerage_core::{RequestInfo, Status, User};
@@ -149,8 +150,24 @@ impl Service<Request> for Chain {
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        let chain = self.clone();
-        Box::pin(async move { Ok(chain.answer(request).await) })
+        let (chain, shared) = (self.clone(), self.shared.clone());
+        let closes = request.version() < Version::HTTP_2;
+        Box::pin(async move {
+            let mut response = chain.answer(request).await;
+            if closes && shared.draining.load(Ordering::Relaxed) {
+                part_with(&mut response);
+            }
+            Ok(response)
+        })
+    }
+}
+
+/// Asks a client of HTTP/1.1 to use another connection for its next request, while there is time: one that is idle when
+/// serving ends may be closed in the moment in which a request comes. (HTTP/2 has GOAWAY for that.)
+fn part_with(response: &mut Response) {
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
     }
 }
 

@@ -1,5 +1,9 @@
 //! Watches that end when the server closes: between two events and with a proper end, wherever they come from, so
 //! that their clients go on elsewhere from the last event and do not take it for an error.
+//!
+//! Where an event ends depends on the form of the watch (`closing/framing.rs`).
+
+mod framing;
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,6 +15,7 @@ use http_body_util::BodyExt as _;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::{Body, BoxError, Response};
+use framing::Framing;
 
 /// The answer, ending after the event that is under way when `closing` is cancelled.
 #[must_use]
@@ -18,12 +23,13 @@ pub fn end_with(response: Response, closing: CancellationToken) -> Response {
     if response.status() != StatusCode::OK {
         return response;
     }
+    let framing = Framing::of(response.headers());
     response.map(|inner| {
         let closing = Box::pin(closing.cancelled_owned());
         Closing {
             inner,
             closing,
-            between: true,
+            framing,
         }
         .boxed_unsync()
     })
@@ -32,8 +38,7 @@ pub fn end_with(response: Response, closing: CancellationToken) -> Response {
 struct Closing {
     inner: Body,
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// Whether what has been sent ends with an event; each ends with a line feed.
-    between: bool,
+    framing: Framing,
 }
 
 impl http_body::Body for Closing {
@@ -44,14 +49,12 @@ impl http_body::Body for Closing {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if self.between && self.closing.as_mut().poll(cx).is_ready() {
+        if self.framing.is_between() && self.closing.as_mut().poll(cx).is_ready() {
             return Poll::Ready(None);
         }
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
-        if let Some(Ok(frame)) = &frame
-            && let Some(last) = frame.data_ref().and_then(|data| data.last())
-        {
-            self.between = *last == b'\n';
+        if let Some(data) = frame.as_ref().and_then(|f| f.as_ref().ok()?.data_ref()) {
+            self.framing.take(data);
         }
         Poll::Ready(frame)
     }
