@@ -37,6 +37,11 @@ pub(crate) enum ProxyError {
     /// The peer answered an upgrade with something that is neither a switch nor an error.
     #[error("invalid upgrade response: status code {0}")]
     UpgradeAnswer(StatusCode),
+    /// The peer would have the client go to another host, which would get its credentials.
+    #[error(
+        "the server attempted to redirect this request to another host, which is not permitted"
+    )]
+    Redirect,
     /// As many tunnels are open as may be.
     #[error("too many upgraded connections are open")]
     TunnelsFull,
@@ -73,6 +78,7 @@ impl ProxyError {
     pub(crate) fn retry_after(&self, usual: Duration) -> Option<Duration> {
         match self {
             ProxyError::NoUser
+            | ProxyError::Redirect
             | ProxyError::CannotUpgrade
             | ProxyError::Identity
             | ProxyError::Impersonation => None,
@@ -99,6 +105,7 @@ impl ProxyError {
             ProxyError::Lacks { .. } => "lacks",
             ProxyError::FirstByte => "timeout",
             ProxyError::UpgradeAnswer(_) => "upgrade_answer",
+            ProxyError::Redirect => "redirect",
             ProxyError::TunnelsFull => "tunnels_full",
             ProxyError::CannotUpgrade => "cannot_upgrade",
             ProxyError::Identity => "identity",

@@ -67,6 +67,9 @@ impl Forward<'_> {
         if self.head.upgrade && (status.is_success() || status.is_redirection()) {
             return Err(ProxyError::UpgradeAnswer(status));
         }
+        if self.leads_away(&response) {
+            return Err(ProxyError::Redirect);
+        }
         if !self.is_beside(&peer) && !self.is_question {
             self.record(&peer, status);
         }
@@ -81,6 +84,17 @@ impl Forward<'_> {
         }
         headers::incoming(response.headers_mut(), named);
         Ok(response.map(|body| body::guarded(body, in_flight)))
+    }
+
+    /// Whether the answer sends the client to another host, which would get the credentials that were meant for this one
+    /// (CVE-2022-3172). What a pod or service answers through the subresource `proxy` is its own affair.
+    ///
+    /// Differs: kube-apiserver refuses that of aggregated API servers alone and passes on that of a peer.
+    fn leads_away(&self, response: &Response) -> bool {
+        let location = response.headers().get(header::LOCATION);
+        response.status().is_redirection()
+            && self.info.subresource() != "proxy"
+            && location.is_some_and(|location| names_a_host(location.as_bytes()))
     }
 
     fn record(&self, peer: &Peer, status: StatusCode) {
@@ -102,11 +116,49 @@ impl Forward<'_> {
     }
 }
 
+/// Whether a reference has an authority: `https://host/…`, `//host/…`, and what browsers take for these.
+fn names_a_host(reference: &[u8]) -> bool {
+    let slash = |byte: &u8| matches!(byte, b'/' | b'\\');
+    let reference = reference.trim_ascii();
+    let scheme = reference
+        .iter()
+        .position(|byte| !byte.is_ascii_alphanumeric() && !b"+-.".contains(byte));
+    match (scheme, reference) {
+        (Some(at @ 1..), _) if reference[at] == b':' => true,
+        (_, [first, second, ..]) => slash(first) && slash(second),
+        _ => false,
+    }
+}
+
 fn recheck(peer: &Peer) {
     let old = peer
         .documents()
         .is_some_and(|documents| Instant::now() - documents.checked > RECHECK);
     if old {
         peer.poke.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_with_a_host_leads_away_and_a_path_does_not() {
+        for (reference, away) in [
+            ("https://elsewhere.example.com/", true),
+            ("HTTPS:elsewhere.example.com", true),
+            ("javascript:x", true),
+            ("//elsewhere.example.com/", true),
+            ("/\\elsewhere.example.com/", true),
+            (" //elsewhere.example.com/", true),
+            ("/apis/a:b//c", false),
+            ("/", false),
+            ("", false),
+            ("../x?y=https://z", false),
+            ("?a", false),
+        ] {
+            assert_eq!(names_a_host(reference.as_bytes()), away, "{reference}");
+        }
     }
 }

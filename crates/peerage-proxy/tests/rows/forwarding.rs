@@ -251,14 +251,14 @@ async fn row_13_each_header_comes_once_and_the_peer_is_named_to_masters() {
     );
 }
 
-/// B59: nothing is followed; what the peer says goes to the client as it is.
+/// Nothing is followed; what the peer says goes to the client as it is.
 #[tokio::test]
 async fn row_22_location_and_links_pass_unchanged_and_are_not_followed() {
     let (world, peer) = pair().await;
     for (code, location) in [
         (201, "/apis/new.example.com/v1/widgets/elsewhere?x=1"),
         (307, "/apis/new.example.com/v1/widgets/elsewhere"),
-        (301, "https://elsewhere.example.com/"),
+        (201, "https://elsewhere.example.com/"),
     ] {
         peer.on_request(move |_| async move {
             let headers = [("location", location), ("content-type", "text/html")];
@@ -275,6 +275,26 @@ async fn row_22_location_and_links_pass_unchanged_and_are_not_followed() {
         assert_eq!(answer.text(), "<a href=\"/x\">x</a>");
         assert_eq!(peer.requests().len(), before + 1);
     }
+}
+
+/// B59: whoever asks is not sent away with their credentials.
+#[tokio::test]
+async fn a_redirect_to_another_host_is_neither_followed_nor_passed_on() {
+    let (world, peer) = pair().await;
+    let elsewhere = "https://elsewhere.example.com/";
+    peer.on_request(move |_| async move {
+        response(
+            StatusCode::TEMPORARY_REDIRECT,
+            &[("location", elsewhere)],
+            "",
+        )
+    });
+    let answer = world.get(WIDGETS).await;
+    assert_eq!((answer.status, answer.header("location")), (503, None));
+    assert_eq!(answer.json()["kind"], "Status");
+    assert_eq!(peer.requests().len(), 1);
+    let proxied = world.get(&format!("{WIDGETS}/a/proxy/login")).await;
+    assert_eq!(proxied.header("location").as_deref(), Some(elsewhere));
 }
 
 #[tokio::test]
