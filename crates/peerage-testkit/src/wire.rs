@@ -154,14 +154,29 @@ impl Client {
     pub async fn send(&self, request: &Outgoing) -> Result<Answer, WireError> {
         let exchange = async {
             let (head, mut body) = self.open(request).await?;
-            let mut bytes = Vec::new();
-            while let Some(part) = body.part().await? {
-                bytes.extend_from_slice(&part);
-                if bytes.len() > LONGEST {
-                    return Err(WireError::NotHttp("an endless body".to_owned()));
-                }
-            }
-            Ok(Answer { head, body: bytes })
+            let body = body.rest().await?;
+            Ok(Answer { head, body })
+        };
+        tokio::time::timeout(PATIENCE, exchange)
+            .await
+            .unwrap_or(Err(WireError::Late))
+    }
+
+    /// Asks twice on one connection, the second time when the first answer has been read.
+    pub async fn send_two(
+        &self,
+        first: &Outgoing,
+        second: &Outgoing,
+    ) -> Result<(Answer, Answer), WireError> {
+        let exchange = async {
+            let (head, mut body) = self.open(first).await?;
+            let first = Answer {
+                head,
+                body: body.rest().await?,
+            };
+            let (head, mut body) = self.ask(body.stream, second).await?;
+            let body = body.rest().await?;
+            Ok((first, Answer { head, body }))
         };
         tokio::time::timeout(PATIENCE, exchange)
             .await
@@ -173,7 +188,15 @@ impl Client {
         let socket = TcpStream::connect(self.address).await?;
         socket.set_nodelay(true)?;
         let name = ServerName::try_from(SERVER_NAME).unwrap();
-        let mut stream = BufReader::new(self.tls.connect(name, socket).await?);
+        let stream = BufReader::new(self.tls.connect(name, socket).await?);
+        self.ask(stream, request).await
+    }
+
+    async fn ask(
+        &self,
+        mut stream: BufReader<TlsStream<TcpStream>>,
+        request: &Outgoing,
+    ) -> Result<(Head, Incoming), WireError> {
         stream.write_all(&self.bytes(request)).await?;
         stream.flush().await?;
         loop {
@@ -264,6 +287,12 @@ impl Incoming {
         lines
     }
 
+    /// Breaks the connection off (RST), without a word of farewell.
+    pub fn reset(self) {
+        let (socket, _) = self.stream.get_ref().get_ref();
+        socket.set_zero_linger().unwrap();
+    }
+
     /// The next line; what comes after the last one is a line too.
     pub async fn line(&mut self) -> Result<Option<Vec<u8>>, WireError> {
         loop {
@@ -277,6 +306,18 @@ impl Incoming {
                 None => return Ok(Some(std::mem::take(&mut self.pending))),
             }
         }
+    }
+
+    /// All that is to come.
+    async fn rest(&mut self) -> Result<Vec<u8>, WireError> {
+        let mut bytes = Vec::new();
+        while let Some(part) = self.part().await? {
+            bytes.extend_from_slice(&part);
+            if bytes.len() > LONGEST {
+                return Err(WireError::NotHttp("an endless body".to_owned()));
+            }
+        }
+        Ok(bytes)
     }
 
     async fn part(&mut self) -> Result<Option<Vec<u8>>, WireError> {

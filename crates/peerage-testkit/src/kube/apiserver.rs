@@ -31,6 +31,7 @@ pub struct ApiserverSpec {
     json: bool,
     gates: Vec<String>,
     tokens: Vec<String>,
+    header_names: Vec<String>,
     flags: Vec<String>,
 }
 
@@ -161,6 +162,13 @@ impl ApiserverSpec {
         self
     }
 
+    /// Reading who is asking from headers of other names: `--requestheader-*` flags in place of the usual ones, which
+    /// would be added to.
+    pub fn header_names(mut self, flags: &[&str]) -> Self {
+        self.header_names = flags.iter().map(|f| (*f).to_owned()).collect();
+        self
+    }
+
     /// With more flags; the last of a repeated one counts.
     pub fn flags(mut self, flags: &[&str]) -> Self {
         self.flags.extend(flags.iter().map(|f| (*f).to_owned()));
@@ -197,7 +205,7 @@ impl ApiserverSpec {
         audit: &Path,
     ) -> Vec<String> {
         let file = |name: &str| pki.file(name).display().to_string();
-        let policy = directory.join("audit-policy.yaml");
+        let policy = audit.with_extension("policy.yaml");
         std::fs::write(&policy, AUDIT_POLICY).unwrap();
         let mut args = vec![
             format!("--etcd-servers={store}"),
@@ -216,7 +224,11 @@ impl ApiserverSpec {
         for (flag, name) in FILES {
             args.push(format!("--{flag}={}", file(name)));
         }
-        args.extend(REQUEST_HEADER.map(str::to_owned));
+        args.push(ALLOWED_NAMES.to_owned());
+        if self.header_names.is_empty() {
+            args.extend(HEADER_NAMES.map(str::to_owned));
+        }
+        args.extend(self.header_names.iter().cloned());
         if store.starts_with("https") {
             for (flag, name) in STORE_FILES {
                 args.push(format!("--{flag}={}", file(name)));
@@ -271,9 +283,11 @@ const STORE_FILES: [(&str, &str); 3] = [
     ("etcd-keyfile", "etcd-client.key"),
 ];
 
+/// Which front proxies are believed.
+const ALLOWED_NAMES: &str = "--requestheader-allowed-names=front-proxy-client";
+
 /// In which headers a front proxy says who is asking.
-const REQUEST_HEADER: [&str; 5] = [
-    "--requestheader-allowed-names=front-proxy-client",
+const HEADER_NAMES: [&str; 4] = [
     "--requestheader-username-headers=X-Remote-User",
     "--requestheader-uid-headers=X-Remote-Uid",
     "--requestheader-group-headers=X-Remote-Group",

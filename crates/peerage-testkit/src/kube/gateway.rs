@@ -15,6 +15,7 @@ pub struct GatewaySpec {
     name: String,
     upstream: Option<String>,
     peers: Vec<String>,
+    believes_nobody: bool,
     flags: Vec<String>,
 }
 
@@ -49,6 +50,22 @@ impl Gateway {
     }
 }
 
+impl RunningGateway {
+    /// What it counts.
+    pub async fn own_metrics(&self) -> String {
+        crate::daemon::plain(self.admin, "GET", "/metrics", "")
+            .await
+            .unwrap()
+    }
+
+    /// Whether it says that it is ready.
+    pub async fn says_ready(&self) -> bool {
+        crate::daemon::plain(self.admin, "GET", "/readyz", "")
+            .await
+            .is_ok()
+    }
+}
+
 impl std::ops::Deref for RunningGateway {
     type Target = Apiserver;
 
@@ -64,6 +81,12 @@ impl GatewaySpec {
         self
     }
 
+    /// Without believing clients that show a front-proxy certificate.
+    pub fn without_front_proxies(mut self) -> Self {
+        self.believes_nobody = true;
+        self
+    }
+
     /// With more flags; the last of a repeated one counts.
     pub fn flags(mut self, flags: &[&str]) -> Self {
         self.flags.extend(flags.iter().map(|f| (*f).to_owned()));
@@ -75,7 +98,7 @@ impl GatewaySpec {
         let (address, admin) = (ports::free(), ports::free());
         let name = format!("{}-{}", self.name, address.port());
         let audit = directory.join(format!("{name}.audit"));
-        let policy = directory.join("audit-policy.yaml");
+        let policy = directory.join(format!("{name}-policy.yaml"));
         std::fs::write(&policy, AUDIT_POLICY).unwrap();
         let mut args = vec![
             "gateway".to_owned(),
@@ -95,7 +118,8 @@ impl GatewaySpec {
             ("proxy-client-key-file", "front-proxy-client.key"),
             ("requestheader-client-ca-file", "front-proxy-ca.crt"),
         ];
-        for (flag, file) in files {
+        let given = files.len() - usize::from(self.believes_nobody);
+        for (flag, file) in &files[..given] {
             args.push(format!("--{flag}={}", pki.file(file).display()));
         }
         args.extend(self.upstream.map(|url| format!("--upstream={url}")));

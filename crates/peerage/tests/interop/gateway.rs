@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use crate::versions;
 
 /// A pair without proxies of its own, a gateway beside the older and one in front of both.
-struct Gateways {
-    sidecar: RunningGateway,
-    balancer: RunningGateway,
-    plane: ControlPlane,
+pub(crate) struct Gateways {
+    pub(crate) sidecar: RunningGateway,
+    pub(crate) balancer: RunningGateway,
+    pub(crate) plane: ControlPlane,
 }
 
 impl Logs for Gateways {
@@ -21,13 +21,14 @@ impl Logs for Gateways {
     }
 }
 
-static GATEWAYS: Shared<Gateways> = Shared::new(|| {
+pub(crate) static GATEWAYS: Shared<Gateways> = Shared::new(|| {
     Box::pin(async {
         let spec = |version: String, name: &str| {
             versions::kube_apiserver(&version)
                 .named(name)
                 .gate("UnknownVersionInteroperabilityProxy=false")
                 .token("bobs-token", "bob", &["devs"])
+                .token("roots-token", "root", &["system:masters"])
         };
         let plane = ControlPlane::on(Backend::Etcd("3.6"))
             .server(spec(versions::older(), "older"))
@@ -50,13 +51,13 @@ static GATEWAYS: Shared<Gateways> = Shared::new(|| {
 });
 
 impl Gateways {
-    fn each(&self) -> [(&'static str, &RunningGateway); 2] {
+    pub(crate) fn each(&self) -> [(&'static str, &RunningGateway); 2] {
         [("sidecar", &self.sidecar), ("balancer", &self.balancer)]
     }
 }
 
 /// What only the newer server has.
-const NEWER_ONLY: &str = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
+pub(crate) const NEWER_ONLY: &str = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
 
 async fn send(gateway: &RunningGateway, user: &str, request: &Outgoing) -> Answer {
     gateway.client(user).send(request).await.unwrap()

@@ -6,8 +6,10 @@
 //! | module | what it shows |
 //! |---|---|
 //! | `controllers` | that a real kube-controller-manager behind the older server deletes what it should and nothing else |
+//! | `data_path` | that what goes through a gateway is what a server sent, as it sent it, whatever happens meanwhile |
 //! | `fidelity` | that a real kube-apiserver and `peerage apiserver` on one etcd take each other for peers |
 //! | `gateway` | that clients of a gateway get what any server behind it can do |
+//! | `identity` | that servers behind a gateway take each client for whom they take it without, whatever it sends |
 //! | `kube_on_store` | that a real kube-apiserver on `peerage store` answers as on etcd, and loses nothing |
 //! | `pair` | that the real servers are what the other suites take them for |
 //! | `store_on_etcd` | the store's conformance suite, and getting in, on real etcds |
@@ -16,8 +18,10 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod controllers;
+mod data_path;
 mod fidelity;
 mod gateway;
+mod identity;
 mod kube_on_store;
 mod load;
 mod pair;

@@ -1,0 +1,351 @@
+//! The way of requests and answers through a gateway: streams, compression, large events, clients that go or stop
+//! reading. What servers do to it while they fail is in `data_path/failures.rs`.
+
+use std::time::{Duration, Instant};
+
+use http_body_util::BodyExt;
+use peerage_testkit::cluster::until;
+use peerage_testkit::kube::{Apiserver, RunningGateway};
+use peerage_testkit::wire::Outgoing;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::gateway::{GATEWAYS, NEWER_ONLY};
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+
+fn maps(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/configmaps")
+}
+
+/// A namespace of a test's own.
+async fn namespace(server: &Apiserver, name: &str) {
+    let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    create(server, "/api/v1/namespaces", &body).await;
+}
+
+async fn create(server: &Apiserver, target: &str, body: &Value) {
+    let request = Outgoing::new("POST", target).json("application/json", body);
+    let answer = server.client("admin").send(&request).await.unwrap();
+    assert_eq!(answer.status(), 201, "{}", answer.in_words());
+}
+
+fn map(name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"value": value}})
+}
+
+fn migration(name: &str, note: &str) -> Value {
+    json!({
+        "apiVersion": "storagemigration.k8s.io/v1",
+        "kind": "StorageVersionMigration",
+        "metadata": {"name": name, "annotations": {"note": note}, "labels": {"of": "data-path"}},
+        "spec": {"resource": {"group": "", "resource": "secrets"}},
+    })
+}
+
+/// How long the quickest of a few takes: the machine is shared, and what a gateway holds back it holds back each time.
+async fn quickest<F: Future<Output = ()>>(mut once: impl FnMut() -> F) -> Duration {
+    let mut best = Duration::MAX;
+    for _ in 0..4 {
+        let started = Instant::now();
+        once().await;
+        best = best.min(started.elapsed());
+    }
+    best
+}
+
+/// B76.
+#[tokio::test]
+async fn the_head_of_a_quiet_watch_is_there_at_once() {
+    let gateways = GATEWAYS.get().await;
+    namespace(gateways.plane.server("older"), "quiet").await;
+    let local = format!("{}?watch=true", maps("quiet"));
+    let newer_only = format!("{NEWER_ONLY}?watch=true&labelSelector=of%3Dnobody");
+    for (name, way) in gateways.each() {
+        for target in [&local, &newer_only] {
+            for accept in ["application/json", PROTOBUF] {
+                let watch = Outgoing::get_as(target, accept);
+                let what = format!("{name}: {target} as {accept}");
+                let http1 = quickest(async || {
+                    let (head, _) = way.client("admin").open(&watch).await.unwrap();
+                    assert_eq!(head.status, 200, "{what}");
+                });
+                let http1 = http1.await;
+                let connection = way.multiplexed("admin").await;
+                let http2 = quickest(async || {
+                    let (head, _) = connection.open(&watch).await.unwrap();
+                    assert_eq!(head.status, 200, "{what}");
+                });
+                let http2 = http2.await;
+                let limit = Duration::from_millis(500);
+                assert!(
+                    http1 < limit && http2 < limit,
+                    "{what}: {http1:?}, {http2:?}"
+                );
+            }
+        }
+    }
+}
+
+/// B77, B81: a small event is not kept waiting for more, and one as large as the store takes arrives whole.
+#[tokio::test]
+async fn events_arrive_as_they_come_and_whole() {
+    let gateways = GATEWAYS.get().await;
+    let older = gateways.plane.server("older");
+    namespace(older, "events").await;
+    for (name, way) in gateways.each() {
+        let watch = Outgoing::new("GET", &format!("{}?watch=true", maps("events")));
+        let (_, body) = way.client("admin").open(&watch).await.unwrap();
+        let mut lines = body.lines();
+        for (number, size) in [10, 10, 10, 1_000_000].into_iter().enumerate() {
+            let value = "x".repeat(size);
+            let mut object = map(&format!("{name}-{number}"), &value);
+            object["metadata"]["annotations"] = json!({"note": "y".repeat(size / 4)});
+            create(older, &maps("events"), &object).await;
+            let line = timeout(Duration::from_secs(5), async {
+                loop {
+                    let line: Value =
+                        serde_json::from_slice(&lines.recv().await.unwrap().unwrap()).unwrap();
+                    if line["object"]["metadata"]["name"] == object["metadata"]["name"] {
+                        return line;
+                    }
+                }
+            });
+            let line = line
+                .await
+                .unwrap_or_else(|_| panic!("{name}: event {number} is kept"));
+            assert_eq!(line["object"]["data"]["value"], value, "{name}");
+        }
+    }
+}
+
+/// Newer servers compress large answers in several members, which is whose business only the client's.
+#[tokio::test]
+async fn a_compressed_list_is_what_the_server_made_byte_for_byte() {
+    let gateways = GATEWAYS.get().await;
+    let newer = gateways.plane.server("newer");
+    let admin = newer.client("admin");
+    for number in 0..40 {
+        let words: String = (0..1500)
+            .map(|n| format!("{} ", n * (number + 7)))
+            .collect();
+        create(
+            newer,
+            NEWER_ONLY,
+            &migration(&format!("large-{number}"), &words),
+        )
+        .await;
+    }
+    let list = format!("{NEWER_ONLY}?labelSelector=of%3Ddata-path");
+    let whole = admin.send(&Outgoing::new("GET", &list)).await.unwrap();
+    let revision = &whole.json()["metadata"]["resourceVersion"];
+    let revision = revision.as_str().unwrap();
+    let exact = format!("{list}&resourceVersion={revision}&resourceVersionMatch=Exact");
+    for accept in ["application/json", "application/vnd.kubernetes.protobuf"] {
+        let request = Outgoing::get_as(&exact, accept).header("Accept-Encoding", "gzip");
+        let direct = admin.send(&request).await.unwrap();
+        assert_eq!(
+            direct.head.header("content-encoding"),
+            Some("gzip"),
+            "{}",
+            direct.in_words()
+        );
+        for (name, way) in gateways.each() {
+            let http1 = way.client("admin").send(&request).await.unwrap();
+            let http2 = way.multiplexed("admin").await.send(&request).await.unwrap();
+            for through in [http1, http2] {
+                assert_eq!(
+                    through.head.header("content-encoding"),
+                    Some("gzip"),
+                    "{name}"
+                );
+                assert!(
+                    through.body == direct.body,
+                    "{name}: other bytes as {accept}"
+                );
+            }
+        }
+    }
+}
+
+/// Row 16 of the README's table, over HTTP/1.1: a large body after `Expect: 100-continue` ends in what the server says.
+#[tokio::test]
+async fn a_large_body_that_asks_first_ends_in_the_servers_own_answer() {
+    let gateways = GATEWAYS.get().await;
+    namespace(gateways.plane.server("older"), "expect").await;
+    for (name, way) in gateways.each() {
+        for (size, status) in [(900_000, 201), (1_200_000, 422), (4_000_000, 413)] {
+            let object = map(&format!("{name}-{size}"), &"x".repeat(size));
+            let request = Outgoing::new("POST", &maps("expect"))
+                .json("application/json", &object)
+                .header("Expect", "100-continue");
+            let answer = way.client("admin").send(&request).await.unwrap();
+            assert_eq!(
+                answer.status(),
+                status,
+                "{name}, {size}: {}",
+                answer.in_words()
+            );
+            let large = migration(&format!("{name}-{size}"), &"x".repeat(size));
+            let request = Outgoing::new("POST", NEWER_ONLY)
+                .json("application/json", &large)
+                .header("Expect", "100-continue");
+            let answer = way.client("admin").send(&request).await.unwrap();
+            let status = if size < 3_000_000 { 422 } else { 413 };
+            assert_eq!(
+                answer.status(),
+                status,
+                "{name}, {size}: {}",
+                answer.in_words()
+            );
+            assert_eq!(answer.json()["kind"], "Status", "{name}, {size}");
+        }
+    }
+}
+
+fn sum(metrics: &str, name: &str) -> u64 {
+    let lines = metrics.lines().filter(|line| line.starts_with(name));
+    let value = |line: &str| line.rsplit(' ').next().and_then(|v| v.parse::<f64>().ok());
+    lines.filter_map(value).sum::<f64>() as u64
+}
+
+/// Watches of a resource that a server has under way.
+async fn watches(server: &Apiserver, resource: &str) -> u64 {
+    let metrics = server
+        .client("admin")
+        .send(&Outgoing::new("GET", "/metrics"))
+        .await
+        .unwrap();
+    let text = String::from_utf8_lossy(&metrics.body).into_owned();
+    let of = format!("resource=\"{resource}\"");
+    let lines = text
+        .lines()
+        .filter(|line| line.contains(&of) && line.contains("verb=\"WATCH\""));
+    sum(
+        &lines.collect::<Vec<_>>().join("\n"),
+        "apiserver_longrunning_requests{",
+    )
+}
+
+/// B79: however clients go, their watches go with them, on the server too.
+#[tokio::test]
+async fn clients_that_go_take_their_watches_with_them() {
+    let gateways = GATEWAYS.get().await;
+    let older = gateways.plane.server("older");
+    let gateway = &gateways.sidecar;
+    let watch = Outgoing::new("GET", "/api/v1/podtemplates?watch=true");
+    for (how, http2) in [("FIN", false), ("RST", false), ("a reset stream", true)] {
+        let (mut closing, mut resetting) = (Vec::new(), Vec::new());
+        let connection = gateway.multiplexed("admin").await;
+        for _ in 0..if http2 { 90 } else { 250 } {
+            if http2 {
+                resetting.push(connection.open(&watch).await.unwrap().1);
+            } else {
+                closing.push(gateway.client("admin").open(&watch).await.unwrap().1);
+            }
+        }
+        let open = (closing.len() + resetting.len()) as u64;
+        until("the server has them", async || {
+            watches(older, "podtemplates").await == open
+        })
+        .await;
+        let started = Instant::now();
+        drop(resetting);
+        match how {
+            "RST" => closing.into_iter().for_each(|body| body.reset()),
+            _ => drop(closing),
+        }
+        until("the server has none", async || {
+            watches(older, "podtemplates").await == 0
+        })
+        .await;
+        let took = started.elapsed();
+        eprintln!("{how}: {open} watches were let go of within {took:?}");
+        // A second, and what it takes a busy server to say so.
+        assert!(took < Duration::from_secs(3), "{how}: {took:?}");
+    }
+}
+
+/// B92, B93: hundreds of megabytes for clients that do not read them stay where they are.
+#[tokio::test]
+async fn clients_that_stop_reading_cost_little_memory_and_nobody_elses_time() {
+    let gateways = GATEWAYS.get().await;
+    let older = gateways.plane.server("older");
+    namespace(older, "slow").await;
+    let value = "z".repeat(500_000);
+    for number in 0..20 {
+        create(older, &maps("slow"), &map(&format!("m{number}"), &value)).await;
+    }
+    let gateway = &gateways.sidecar;
+    let list = Outgoing::new("GET", &format!("{}?resourceVersion=0", maps("slow")));
+    let warm = gateway.client("admin").send(&list).await.unwrap();
+    assert!(warm.body.len() > 10_000_000);
+    let before = resident(gateway);
+    let connection = gateway.multiplexed("admin").await;
+    let (mut http1, mut http2) = (Vec::new(), Vec::new());
+    for _ in 0..20 {
+        http1.push(gateway.client("admin").open(&list).await.unwrap().1);
+        http2.push(connection.open(&list).await.unwrap().1);
+    }
+    // 400 MB are on their way. Meanwhile others get theirs.
+    for _ in 0..5 {
+        let other = gateway.client("admin").send(&list).await.unwrap();
+        assert_eq!(other.body.len(), warm.body.len());
+    }
+    let grown = resident(gateway).saturating_sub(before);
+    eprintln!(
+        "40 lists of 10 MB that nobody reads: {} MB more",
+        grown >> 20
+    );
+    assert!(grown < 50 << 20, "{grown} bytes more");
+    drop(http1);
+    http2.truncate(1);
+    let late = timeout(Duration::from_secs(30), http2.remove(0).collect());
+    let late = late.await.unwrap().unwrap().to_bytes();
+    assert_eq!(
+        late.len(),
+        warm.body.len(),
+        "what was not read at once is still whole"
+    );
+}
+
+/// Bytes of memory that a gateway has.
+fn resident(gateway: &RunningGateway) -> u64 {
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", gateway.id().unwrap())).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
+    let kilobytes: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kilobytes << 10
+}
+
+/// B57, B58: what a server refuses joins nothing; the next request on the connection is one of its own.
+#[tokio::test]
+async fn a_refused_upgrade_leaves_a_connection_on_which_each_request_is_asked_for_itself() {
+    let gateways = GATEWAYS.get().await;
+    for (name, way) in gateways.each() {
+        // The real server answers 403 to alice, and 200 where nothing is to be upgraded.
+        for (user, target, status) in [
+            ("alice", "/api/v1/namespaces?watch=true", 403),
+            ("admin", "/version", 503),
+        ] {
+            let upgrade = Outgoing::new("GET", target)
+                .header("Connection", "Upgrade")
+                .header("Upgrade", "websocket")
+                .header("Sec-WebSocket-Version", "13")
+                .header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==");
+            let second = Outgoing::new("GET", "/api/v1/secrets");
+            let client = way.client(user);
+            let (first, second) = client.send_two(&upgrade, &second).await.unwrap();
+            assert_eq!(first.status(), status, "{name}: {}", first.in_words());
+            let expected = if user == "alice" { 403 } else { 200 };
+            assert_eq!(second.status(), expected, "{name}: {}", second.in_words());
+            assert!(
+                second.head.header("audit-id") != first.head.header("audit-id"),
+                "{name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Who the client is: every way to be somebody, and every way to pretend, through each kind of gateway.
+//!
+//! The measure is the server itself: what it takes a caller for who asks it without a gateway is what it has to take
+//! them for through one. A local API says so in its answer (SelfSubjectReview), one that only the newer server has by
+//! that server's audit log, and upgrades as well.
+
+use std::collections::BTreeMap;
+
+use http::HeaderName;
+use http::header::CONNECTION;
+use peerage_testkit::cluster::until;
+use peerage_testkit::kube::{Apiserver, Gateway, RunningGateway};
+use peerage_testkit::wire::{Answer, Outgoing};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use crate::gateway::{GATEWAYS, Gateways, NEWER_ONLY};
+use crate::versions;
+
+mod cases;
+
+use cases::{Case, Taken};
+
+const REVIEW: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+
+/// What the tests here need beside the servers: certificates, rights, a service account's token.
+struct People {
+    robots_token: String,
+}
+
+static PEOPLE: OnceCell<People> = OnceCell::const_new();
+
+async fn people(gateways: &Gateways) -> &'static People {
+    PEOPLE
+        .get_or_init(|| async {
+            let pki = gateways.plane.pki();
+            cases::certificates(pki);
+            let older = gateways.plane.server("older").client("admin");
+            let robot = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}});
+            let accounts = "/api/v1/namespaces/default/serviceaccounts";
+            let create = Outgoing::new("POST", accounts).json("application/json", &robot);
+            let created = older.send(&create).await.unwrap();
+            assert_eq!(created.status(), 201, "{}", created.in_words());
+            let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+            let target = format!("{accounts}/robot/token");
+            let ask = Outgoing::new("POST", &target).json("application/json", &request);
+            let token = older.send(&ask).await.unwrap();
+            assert_eq!(token.status(), 201, "{}", token.in_words());
+            let robots_token = token.json()["status"]["token"].as_str().unwrap().to_owned();
+            People { robots_token }
+        })
+        .await
+}
+
+/// A request to be sent over each version of HTTP.
+async fn ask(way: &Apiserver, case: &Case, request: &Outgoing, http2: bool) -> Answer {
+    let mut request = request.clone();
+    let headers = case.headers.iter();
+    request
+        .headers
+        .extend(headers.map(|(n, v)| (n.clone(), v.clone())));
+    if http2 {
+        return way
+            .multiplexed(&case.user)
+            .await
+            .send(&request)
+            .await
+            .unwrap();
+    }
+    way.client(&case.user).send(&request).await.unwrap()
+}
+
+fn review() -> Outgoing {
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    Outgoing::new("POST", REVIEW).json("application/json", &review)
+}
+
+/// Over HTTP/2 there are no names that are none, and no `Connection`.
+fn versions_of(case: &Case) -> &'static [bool] {
+    let plain = |(name, _): &(String, String)| {
+        HeaderName::try_from(name.as_str()).is_ok_and(|name| name != CONNECTION)
+    };
+    match case.headers.iter().all(plain) {
+        true => &[false, true],
+        false => &[false],
+    }
+}
+
+/// Whom an answer shows the caller to be taken for: the review's user, or the one who is refused (in words that differ
+/// between versions).
+fn taken(answer: &Answer) -> (u16, Value) {
+    match answer.status() {
+        201 => (201, answer.json()["status"]["userInfo"].clone()),
+        403 => {
+            let message = answer.json()["message"].to_string();
+            let named = message.split_once("User \\\"").map(|(_, rest)| rest);
+            let name = named.and_then(|rest| rest.split('\\').next());
+            (403, json!({"username": name}))
+        }
+        other => (other, Value::Null),
+    }
+}
+
+fn check(case: &Case, what: &str, (status, user): &(u16, Value)) {
+    match &case.taken {
+        Taken::For(name) => {
+            assert!(matches!(status, 201 | 403), "{what}: {status}");
+            assert_eq!(user["username"], *name, "{what}: {status}");
+        }
+        Taken::Refused(code) => assert_eq!(status, code, "{what}: {user}"),
+    }
+}
+
+/// The users of these requests in a server's audit log: who asked, and as whom.
+async fn audited(server: &Apiserver, ids: &[String]) -> BTreeMap<String, (Value, Value)> {
+    let mut users = BTreeMap::new();
+    until("everything is in the audit log", || {
+        for event in server.audit() {
+            let id = event["auditID"].as_str().unwrap_or_default().to_owned();
+            users.insert(
+                id,
+                (event["user"].clone(), event["impersonatedUser"].clone()),
+            );
+        }
+        std::future::ready(ids.iter().all(|id| users.contains_key(id)))
+    })
+    .await;
+    users
+}
+
+/// Sends every case to the older server and through these gateways, to an API that every server has.
+async fn reviews_agree(gateways: &Gateways, ways: &[(&str, &Apiserver)], cases: &[Case]) {
+    let older = gateways.plane.server("older");
+    for case in cases {
+        for &http2 in versions_of(case) {
+            let direct = taken(&ask(older, case, &review(), http2).await);
+            check(case, &format!("{}: without a gateway", case.name), &direct);
+            for (name, way) in ways {
+                let what = format!("{}: through the {name}, HTTP/2: {http2}", case.name);
+                let through = taken(&ask(way, case, &review(), http2).await);
+                check(case, &what, &through);
+                assert_eq!(through, direct, "{what}");
+            }
+        }
+    }
+}
+
+/// Sends every case to the newer server and through these gateways, to an API that only it has, and compares whom it
+/// says in its audit log to have served.
+async fn audits_agree(gateways: &Gateways, ways: &[(&str, &Apiserver)], cases: &[Case]) {
+    let newer = gateways.plane.server("newer");
+    let read = Outgoing::new("GET", NEWER_ONLY);
+    let mut pairs = Vec::new();
+    for case in cases {
+        for &http2 in versions_of(case) {
+            let direct = ask(newer, case, &read, http2).await;
+            for (name, way) in ways {
+                let through = ask(way, case, &read, http2).await;
+                let what = format!("{}: through the {name}, HTTP/2: {http2}", case.name);
+                assert_eq!(
+                    through.status(),
+                    direct.status(),
+                    "{what}: {}",
+                    through.in_words()
+                );
+                if matches!(case.taken, Taken::For(_)) {
+                    let id = |a: &Answer| a.head.header("audit-id").unwrap().to_owned();
+                    pairs.push((what, id(&direct), id(&through)));
+                }
+            }
+        }
+    }
+    let ids: Vec<_> = pairs
+        .iter()
+        .flat_map(|(_, a, b)| [a.clone(), b.clone()])
+        .collect();
+    let users = audited(newer, &ids).await;
+    for (what, direct, through) in pairs {
+        assert_eq!(users[&through], users[&direct], "{what}");
+    }
+}
+
+#[tokio::test]
+async fn every_client_is_taken_for_whom_the_server_takes_it_without_a_gateway() {
+    let gateways = GATEWAYS.get().await;
+    let cases = cases::of_clients(&people(&gateways).await.robots_token);
+    let ways = gateways.each().map(|(name, way)| (name, &way.server));
+    reviews_agree(&gateways, &ways, &cases).await;
+    audits_agree(&gateways, &ways, &cases).await;
+}
+
+/// A front proxy is believed by servers; by a gateway only when it was told whom to believe.
+#[tokio::test]
+async fn a_front_proxy_is_believed_by_a_gateway_that_knows_its_authority_and_by_no_other() {
+    let gateways = GATEWAYS.get().await;
+    people(&gateways).await;
+    let cases = cases::of_front_proxies();
+    let ways = gateways.each().map(|(name, way)| (name, &way.server));
+    reviews_agree(&gateways, &ways, &cases).await;
+    audits_agree(&gateways, &ways, &cases).await;
+
+    let plane = &gateways.plane;
+    let strict = Gateway::beside(plane.server("older")).without_front_proxies();
+    let strict = start(&gateways, strict.peer(plane.server("newer"))).await;
+    for case in &cases {
+        for &http2 in versions_of(case) {
+            let answer = ask(&strict, case, &review(), http2).await;
+            assert_eq!(answer.status(), 401, "{}: {}", case.name, answer.in_words());
+        }
+    }
+}
+
+async fn start(gateways: &Gateways, spec: peerage_testkit::kube::GatewaySpec) -> RunningGateway {
+    let plane = &gateways.plane;
+    let executable = std::path::Path::new(env!("CARGO_BIN_EXE_peerage"));
+    spec.start(executable, plane.pki(), plane.directory()).await
+}
+
+#[tokio::test]
+async fn headers_of_other_names_are_told_to_servers_that_know_them_and_taken_from_clients() {
+    let gateways = GATEWAYS.get().await;
+    people(&gateways).await;
+    let names = [
+        "--requestheader-username-headers=X-Acme-User",
+        "--requestheader-uid-headers=X-Acme-Uid,X-Remote-Uid",
+        "--requestheader-group-headers=X-Acme-Group,X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Acme-Extra-",
+    ];
+    let plane = &gateways.plane;
+    let spec = versions::kube_apiserver(&versions::newer());
+    let acme = plane.start(spec.named("acme").header_names(&names)).await;
+    let knows_proxies = Gateway::beside(&acme).flags(&names);
+    let strict = Gateway::beside(&acme).without_front_proxies().flags(&names);
+    let (knows_proxies, strict) =
+        tokio::join!(start(&gateways, knows_proxies), start(&gateways, strict));
+    for case in cases::of_other_names() {
+        let is_proxy = case.user == "front-proxy-client";
+        for &http2 in versions_of(&case) {
+            let direct = taken(&ask(&acme, &case, &review(), http2).await);
+            check(&case, &case.name, &direct);
+            let through = taken(&ask(&knows_proxies, &case, &review(), http2).await);
+            assert_eq!(through, direct, "{}", case.name);
+            let through = taken(&ask(&strict, &case, &review(), http2).await);
+            match is_proxy {
+                true => assert_eq!(through.0, 401, "{}", case.name),
+                false => assert_eq!(through, direct, "{}", case.name),
+            }
+        }
+    }
+}
+
+/// Exec, attach and port-forward (whose pod is not there), and a WebSocket watch, which a real server switches to.
+#[tokio::test]
+async fn upgrades_carry_the_same_user_as_other_requests() {
+    let gateways = GATEWAYS.get().await;
+    let robots_token = &people(&gateways).await.robots_token;
+    let older = gateways.plane.server("older");
+    for (name, way) in gateways.each() {
+        let mut ids: Vec<(String, String, &'static str)> = Vec::new();
+        for case in cases::of_upgrades(robots_token) {
+            for upgrade in cases::upgrades(NEWER_ONLY) {
+                let mut request = upgrade.clone();
+                request.headers.extend(case.headers.iter().cloned());
+                let (head, _body) = way.client(&case.user).open(&request).await.unwrap();
+                let what = format!(
+                    "{name}, {}: {} {}",
+                    case.name, request.method, request.target
+                );
+                let expected = match (case.taken_for(), request.target.contains("watch=")) {
+                    ("admin" | "root", true) => 101,
+                    ("admin" | "root", false) => 404,
+                    _ => 403,
+                };
+                assert_eq!(head.status, expected, "{what}");
+                let id = head.header("audit-id").unwrap().to_owned();
+                ids.push((what, id, case.taken_for()));
+            }
+        }
+        let wanted: Vec<_> = ids.iter().map(|(_, id, _)| id.clone()).collect();
+        let mut users = BTreeMap::new();
+        until("every upgrade is in an audit log", || {
+            for server in [older, gateways.plane.server("newer")] {
+                for event in server.audit() {
+                    let id = event["auditID"].as_str().unwrap_or_default().to_owned();
+                    let whom = match &event["impersonatedUser"] {
+                        Value::Null => &event["user"],
+                        impersonated => impersonated,
+                    };
+                    users.insert(id, whom["username"].clone());
+                }
+            }
+            std::future::ready(wanted.iter().all(|id| users.contains_key(id)))
+        })
+        .await;
+        for (what, id, user) in ids {
+            assert_eq!(users[&id], user, "{what}");
+        }
+    }
+}
+
+/// Where no front-proxy certificate can be had, the gateway is a user who may impersonate.
+#[tokio::test]
+async fn a_gateway_that_impersonates_says_who_asks_and_says_so_when_it_cannot() {
+    let gateways = GATEWAYS.get().await;
+    let robots_token = &people(&gateways).await.robots_token;
+    let plane = &gateways.plane;
+    cases::let_impersonate(plane.server("older"), "gateway").await;
+    let file = |name: &str| plane.pki().file(name).display().to_string();
+    let flags = [
+        "--identity=impersonate".to_owned(),
+        format!("--proxy-client-cert-file={}", file("gateway.crt")),
+        format!("--proxy-client-key-file={}", file("gateway.key")),
+    ];
+    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+    let (older, newer) = (plane.server("older"), plane.server("newer"));
+    let beside = Gateway::beside(older).peer(newer).flags(&flags);
+    let balancing = Gateway::balancing(&[older, newer]).flags(&flags);
+    let (beside, balancing) = tokio::join!(start(&gateways, beside), start(&gateways, balancing));
+    let ways: [(&str, &Apiserver); 2] = [("sidecar", &beside), ("balancer", &balancing)];
+
+    let with_certificate = |case: &Case| case.impersonates() && case.user != "anonymous";
+    let clients = cases::of_clients(robots_token);
+    let (refused, told): (Vec<_>, Vec<_>) = clients.into_iter().partition(with_certificate);
+    reviews_agree(&gateways, &ways, &told).await;
+    for case in refused {
+        let answer = ask(&beside, &case, &review(), false).await;
+        let words = answer.in_words();
+        assert_eq!(answer.status(), 400, "{}: {words}", case.name);
+        assert!(words.contains("--identity=impersonate"), "{words}");
+    }
+
+    let alice = Case::new("alice", "alice", Taken::For("alice"));
+    let answer = ask(&beside, &alice, &Outgoing::new("GET", NEWER_ONLY), false).await;
+    let id = answer.head.header("audit-id").unwrap().to_owned();
+    let (by, whom) = audited(newer, std::slice::from_ref(&id))
+        .await
+        .remove(&id)
+        .unwrap();
+    assert_eq!(
+        (&by["username"], &whom["username"]),
+        (&json!("gateway"), &json!("alice"))
+    );
+}
