@@ -1,5 +1,7 @@
 //! From settings to a running gateway: reads the files, fills in the gateway crate's options, waits for signals.
 
+use std::sync::Arc;
+
 use peerage_auth::audit::{AuditLog, AuditMetrics, AuditOptions, Rotation};
 use peerage_auth::identity_headers::Family;
 use peerage_auth::{AuthenticatorOptions, RequestHeaderOptions};
