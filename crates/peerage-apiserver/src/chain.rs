@@ -62,10 +62,7 @@ impl Chain {
         let info = match RequestInfo::parse(request.method().as_str(), &target) {
             Ok(info) => Arc::new(info.into_owned()),
             Err(error) => {
-                let mut response = peerage_http::plain(&error.plain());
-                // It is said before anything is known of caching.
-                response.headers_mut().remove(http::header::CACHE_CONTROL);
-                return response;
+                return peerage_http::plain(&error.plain());
             }
         };
         request.extensions_mut().insert(info.clone());

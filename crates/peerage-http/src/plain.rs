@@ -27,6 +27,8 @@ pub fn plain(plain: &PlainError) -> Response {
     if let Some(seconds) = plain.retry_after {
         headers.insert(RETRY_AFTER, seconds.into());
     }
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    if plain.uncached {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    }
     response
 }

@@ -21,6 +21,8 @@ pub struct PlainError {
     pub retry_after: Option<u32>,
     /// Whether `X-Content-Type-Options: nosniff` is sent.
     pub nosniff: bool,
+    /// Whether `Cache-Control: no-cache, private` is sent; not by the filters that come before the one that sets it.
+    pub uncached: bool,
     /// Whether the connection is closed after the answer (`Connection: close`).
     pub close: bool,
 }
@@ -35,6 +37,7 @@ impl PlainError {
             body: body.into(),
             retry_after: None,
             nosniff: true,
+            uncached: true,
             close: false,
         }
     }
@@ -50,6 +53,7 @@ impl PlainError {
     pub fn malformed_request() -> Self {
         PlainError {
             nosniff: false,
+            uncached: false,
             close: true,
             ..Self::new(400, "400 Bad Request")
         }
@@ -81,12 +85,14 @@ impl PlainError {
     #[must_use]
     pub fn internal_server_error(target: &str, error: &str) -> Self {
         let text = format!("Internal Server Error: {}: {error}\n", quote(target));
-        Self::new(
-            500,
-            text.replace('&', "&amp;")
-                .replace('<', "&lt;")
-                .replace('>', "&gt;"),
-        )
+        let escaped = text
+            .replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;");
+        PlainError {
+            uncached: false,
+            ..Self::new(500, escaped)
+        }
     }
 
     /// 500 when handling a request panicked.
