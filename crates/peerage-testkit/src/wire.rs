@@ -404,7 +404,7 @@ async fn read_line(stream: &mut BufReader<TlsStream<TcpStream>>) -> Result<Strin
 }
 
 /// How a user of the certificates connects; `anonymous` shows none.
-pub(crate) fn client_config(pki: &Pki, user: &str) -> ClientConfig {
+pub fn client_config(pki: &Pki, user: &str) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(&pki.file("ca.crt")) {
         roots.add(certificate).unwrap();
