@@ -21,6 +21,7 @@ mod connect;
 mod error;
 mod pool;
 mod replay;
+mod same;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,9 +31,11 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Uri, Version};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
+use rustls::pki_types::CertificateDer;
 use tokio::time::timeout;
 
 pub use error::{SendError, Stage};
+pub use same::is_same_server;
 
 use crate::{Body, BoxError, ClientTls, Request, Response, body, hop};
 use connect::Opened;
@@ -178,6 +181,12 @@ impl Upstream {
         self.0.pool.stats()
     }
 
+    /// The certificate that the server showed when it was last connected to, other than for an upgrade.
+    #[must_use]
+    pub fn certificate(&self) -> Option<CertificateDer<'static>> {
+        self.0.pool.certificate()
+    }
+
     /// Sends a request and waits for the head of its answer.
     ///
     /// # Errors
@@ -242,8 +251,8 @@ impl Upstream {
         }
         let traffic = crate::io::Traffic::new();
         let (mut sender, connection) = match connect::open(&self.0.options, &traffic, true).await {
-            Ok(Opened::Http1(sender, connection)) => (sender, connection),
-            Ok(Opened::Http2(..)) => {
+            Ok((Opened::Http1(sender, connection), _)) => (sender, connection),
+            Ok((Opened::Http2(..), _)) => {
                 return Err(self
                     .error(Cause::Handshake, None)
                     .with_request(Some(request)));

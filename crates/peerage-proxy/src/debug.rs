@@ -3,11 +3,14 @@
 //! Computed when asked for; nothing here is read by requests.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde::Serialize;
 use tokio::time::Instant;
 
+use crate::identity::Aside;
+use crate::peer::Peer;
 use crate::record::Standing;
 use crate::shared::{Known, Snapshot};
 
@@ -24,6 +27,24 @@ pub struct DebugPeers {
     pub enabled: bool,
     /// The peers, by ID.
     pub peers: Vec<DebugPeer>,
+    /// Registered addresses that nothing is sent to, and why.
+    pub aside: Vec<DebugAside>,
+}
+
+/// A registered address that is not counted as a server.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DebugAside {
+    /// Under which ID it is registered.
+    pub id: String,
+    /// Where it is.
+    pub address: Option<String>,
+    /// `oneself`, `stranger` or `same_server`.
+    pub kind: &'static str,
+    /// The reason in a sentence.
+    pub why: String,
+    /// The last thing that went wrong there.
+    pub error: Option<String>,
 }
 
 /// One peer.
@@ -56,6 +77,10 @@ pub struct DebugPeer {
     pub error: Option<DebugError>,
     /// How many APIs it lists although it does not serve them itself: it answers merged documents.
     pub not_its_own: usize,
+    /// SHA-256 of the certificate that it shows.
+    pub certificate: Option<String>,
+    /// What is odd about who it is.
+    pub remark: Option<String>,
     /// What no other server serves, as `group/version resource`.
     pub only_here: Vec<String>,
 }
@@ -90,7 +115,24 @@ pub(crate) fn describe(
         server: snapshot.view.local_id().to_string(),
         enabled,
         peers,
+        aside: aside(snapshot),
     }
+}
+
+fn aside(snapshot: &Snapshot) -> Vec<DebugAside> {
+    let describe = |(peer, aside): &(Arc<Peer>, Aside)| {
+        let address = peer.link().map(|link| link.address.to_string());
+        DebugAside {
+            id: peer.id.to_string(),
+            kind: aside.kind(),
+            why: aside.message(address.as_deref().unwrap_or("it")),
+            address,
+            error: peer.trouble().map(|trouble| trouble.text.clone()),
+        }
+    };
+    let mut all: Vec<_> = snapshot.aside.iter().map(describe).collect();
+    all.sort_by(|a, b| a.id.cmp(&b.id));
+    all
 }
 
 fn peer(known: &Known, servers: &ByApi, now: Instant, wall: SystemTime) -> DebugPeer {
@@ -119,6 +161,8 @@ fn peer(known: &Known, servers: &ByApi, now: Instant, wall: SystemTime) -> Debug
             seconds_ago: age(trouble.at),
         }),
         not_its_own: documents.as_ref().map_or(0, |d| d.not_own),
+        certificate: peer.certificate().map(|it| it.to_string()),
+        remark: peer.remark().map(|it| it.to_string()),
         only_here: only_here(&peer.id, servers),
     }
 }

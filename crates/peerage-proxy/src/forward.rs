@@ -190,6 +190,8 @@ impl<'a> Forward<'a> {
     fn in_order(&self, candidates: Vec<Arc<Peer>>) -> Vec<Arc<Peer>> {
         let mut ranked: Vec<_> = candidates
             .into_iter()
+            // Nobody who has not answered yet is told who a client is.
+            .filter(|peer| self.shared.front.is_none() || peer.is_proven())
             .map(|peer| (peer.health.rank(), peer))
             .filter(|(rank, peer)| rank.usable() && !self.is_disproved(peer))
             .collect();

@@ -12,7 +12,7 @@
 //! | `service` | who answers a request |
 //! | `discovery`, `openapi` | documents of the whole control plane |
 //! | `forward`, [`headers`] | a request on its way to a peer and back |
-//! | `front`, `version` | which server answers when none of them is this one |
+//! | `front`, `version`, `identity` | which server answers when none of them is this one, and which is which |
 //! | `error`, `answer` | what the proxy itself refuses, in the client's media type |
 //! | `health`, `metrics`, [`debug`] | how each peer does |
 //!
@@ -57,6 +57,7 @@ mod forward;
 mod front;
 pub mod headers;
 mod health;
+mod identity;
 mod log_gate;
 mod metrics;
 mod openapi;
@@ -131,6 +132,7 @@ impl PeerProxy {
             changed: Notify::new(),
             stop: stop.clone(),
             openapi_v2: Default::default(),
+            twins: Default::default(),
             last_merged: Default::default(),
             views: watch::Sender::new(0),
             log_gate: LogGate::new(Duration::from_secs(10)),

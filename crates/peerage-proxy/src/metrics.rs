@@ -184,6 +184,14 @@ impl ProxyMetrics {
             .inc();
     }
 
+    /// Who answers at a peer's address is not who should.
+    pub(crate) fn identity(&self, peer: &Arc<str>, reason: &'static str) {
+        let peer = peer.clone();
+        self.errors
+            .get_or_create(&ErrorLabels { peer, reason })
+            .inc();
+    }
+
     /// A peer has an endpoint key, but no address in it.
     pub(crate) fn no_address(&self) {
         let r#type = "hostport_resolution";

@@ -6,6 +6,7 @@
 //! Invariant: documents are those of the last round in which every fetch succeeded.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::health::Health;
+use crate::identity::Fingerprint;
 use crate::log_gate::LogGate;
 use crate::openapi::PeerIndex;
 use crate::version::ApiVersion;
@@ -36,6 +38,12 @@ pub(crate) struct Peer {
     zone: ArcSwapOption<Arc<str>>,
     version: ArcSwapOption<ApiVersion>,
     disproved: Mutex<HashSet<ApiKey>>,
+    /// The certificates that it showed, the last one first.
+    certificates: Mutex<Vec<Fingerprint>>,
+    /// What is odd about who it is.
+    remark: ArcSwapOption<String>,
+    /// Whether another address of the same server is asked instead.
+    resting: AtomicBool,
     /// For warnings about this peer.
     pub(crate) log_gate: LogGate,
 }
@@ -47,6 +55,15 @@ pub(crate) struct Link {
     pub(crate) upstream: Upstream,
     /// Shows none, for requests that bring their own credentials. A front's only.
     pub(crate) passing: Option<Upstream>,
+    /// Whether a server of this control plane has answered there.
+    pub(crate) proven: AtomicBool,
+}
+
+impl Link {
+    /// An answer came from there. Returns whether it was the first.
+    pub(crate) fn prove(&self) -> bool {
+        !self.proven.swap(true, Ordering::Relaxed)
+    }
 }
 
 /// A peer's own discovery documents.
@@ -93,6 +110,9 @@ struct ApiKey {
 /// How many APIs a peer may be remembered not to have although it lists them. Beyond that it is asked each time.
 const MAX_DISPROVED: usize = 256;
 
+/// How many certificates of one server are remembered, to tell a renewal from another server.
+const MAX_CERTIFICATES: usize = 4;
+
 /// One warning per peer and interval.
 const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -109,7 +129,63 @@ impl Peer {
             zone: ArcSwapOption::empty(),
             version: ArcSwapOption::empty(),
             disproved: Mutex::default(),
+            certificates: Mutex::default(),
+            remark: ArcSwapOption::empty(),
+            resting: AtomicBool::new(false),
             log_gate: LogGate::new(LOG_INTERVAL),
+        }
+    }
+
+    /// Whether a server of this control plane has answered where it is now.
+    pub(crate) fn is_proven(&self) -> bool {
+        let link = self.link.load();
+        link.as_ref()
+            .is_some_and(|it| it.proven.load(Ordering::Relaxed))
+    }
+
+    /// The certificates that it showed, the last one first.
+    pub(crate) fn showed(&self) -> Vec<Fingerprint> {
+        self.certificates
+            .lock()
+            .map(|it| it.clone())
+            .unwrap_or_default()
+    }
+
+    /// The certificate that it showed last.
+    pub(crate) fn certificate(&self) -> Option<Fingerprint> {
+        self.certificates.lock().ok()?.first().copied()
+    }
+
+    /// Returns whether it is another one than before.
+    pub(crate) fn note_certificate(&self, now: Fingerprint) -> bool {
+        let Ok(mut showed) = self.certificates.lock() else {
+            return false;
+        };
+        if showed.first() == Some(&now) {
+            return false;
+        }
+        showed.retain(|it| *it != now);
+        showed.insert(0, now);
+        showed.truncate(MAX_CERTIFICATES);
+        true
+    }
+
+    pub(crate) fn remark(&self) -> Option<Arc<String>> {
+        self.remark.load_full()
+    }
+
+    pub(crate) fn set_remark(&self, remark: String) {
+        self.remark.store(Some(Arc::new(remark)));
+    }
+
+    pub(crate) fn is_resting(&self) -> bool {
+        self.resting.load(Ordering::Relaxed)
+    }
+
+    /// Lets it be asked again, or not.
+    pub(crate) fn set_resting(&self, resting: bool) {
+        if self.resting.swap(resting, Ordering::Relaxed) && !resting {
+            self.poke.notify_one();
         }
     }
 

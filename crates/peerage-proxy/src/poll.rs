@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use fetch::{Fetch, FetchError, Fetched, PEER_ACCEPT, fetch};
 use schedule::{Rhythm, Schedule};
 
+use crate::identity;
 use crate::openapi;
 use crate::options::PollOptions;
 use crate::peer::{Heard, Link, Part, Peer, Trouble};
@@ -40,7 +41,7 @@ pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<Peer>, stop: Cancellation
                 schedule.hurry(Instant::now());
                 continue;
             }
-            () = sleep_until(schedule.due()), if peer.link().is_some() => {}
+            () = sleep_until(schedule.due()), if peer.link().is_some() && !peer.is_resting() => {}
         }
         let Some(link) = peer.link() else { continue };
         let good = tokio::select! {
@@ -87,7 +88,10 @@ impl RoundError {
 async fn round(shared: &Shared, peer: &Peer, link: &Link) -> bool {
     match try_round(shared, peer, link).await {
         Ok(()) => {
-            peer.set_trouble(None);
+            if peer.trouble().is_some() {
+                peer.set_trouble(None);
+                shared.changed.notify_one();
+            }
             true
         }
         Err(error) => {
@@ -155,6 +159,7 @@ async fn probe(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) -> Resul
         Err(_) => true,
     };
     shared.peer_answered(peer, started.elapsed());
+    identity::note(shared, peer, link);
     if peer.health.is_ready() != ready {
         peer.health.set_ready(ready);
         shared.changed.notify_one();
@@ -310,6 +315,10 @@ fn say_merged(shared: &Shared, peer: &Peer, not_own: usize) {
 fn report(shared: &Shared, peer: &Peer, error: &RoundError) {
     let reason = error.reason();
     shared.metrics.sync_error(&peer.id, reason);
+    if peer.trouble().is_none_or(|before| before.reason != reason) {
+        // Who answers there may be another one than before.
+        shared.changed.notify_one();
+    }
     peer.set_trouble(Some(Trouble {
         reason,
         text: error.to_string(),

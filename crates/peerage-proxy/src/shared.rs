@@ -14,6 +14,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::front::Front;
+use crate::identity::{Aside, Twins};
 use crate::log_gate::LogGate;
 use crate::metrics::ProxyMetrics;
 use crate::openapi::{Elsewhere, v2};
@@ -35,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) tunnels: Arc<Semaphore>,
     /// Ends tunnels and tasks.
     pub(crate) stop: CancellationToken,
+    /// Which addresses are one server's.
+    pub(crate) twins: Twins,
     /// The merged document of OpenAPI version 2.
     pub(crate) openapi_v2: v2::Cache,
     /// Tells one merged document from the next, for counting.
@@ -47,6 +50,8 @@ pub(crate) struct Shared {
 pub(crate) struct Snapshot {
     pub(crate) view: Arc<PeerView>,
     pub(crate) peers: HashMap<Arc<str>, Known>,
+    /// Registered addresses that are not counted as servers, and why.
+    pub(crate) aside: Vec<(Arc<Peer>, Aside)>,
     elsewhere: OnceLock<Elsewhere>,
 }
 
@@ -62,6 +67,7 @@ impl Snapshot {
         Snapshot {
             view,
             peers,
+            aside: Vec::new(),
             elsewhere: OnceLock::new(),
         }
     }

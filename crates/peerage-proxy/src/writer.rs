@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use peerage_core::{Exclusions, LocalApis, Millis, PeerState, PeerView, Readiness, ViewInputs};
@@ -16,6 +17,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::identity::{self, Aside};
 use crate::peer::{Link, Peer};
 use crate::poll;
 use crate::record::{Memory, PeerRecord, Standing};
@@ -52,6 +54,10 @@ struct Remembered {
     memory: Memory,
     holder: Option<Arc<str>>,
     standing: Standing,
+    /// Its place in the registry's list.
+    place: usize,
+    /// Why it is not counted as a server.
+    aside: Option<Aside>,
     poller: CancellationToken,
 }
 
@@ -88,6 +94,9 @@ impl Writer {
     pub(crate) fn publish(&mut self) {
         let now = self.shared.options.clock.now();
         self.take_records(now);
+        if self.shared.front.is_some() {
+            self.set_aside();
+        }
         self.synced = self.synced || self.has_heard_all();
         let inputs = self.inputs(now);
         let previous = self.shared.snapshot.load();
@@ -103,9 +112,11 @@ impl Writer {
             Some((id.clone(), known))
         };
         let peers = self.peers.iter().filter_map(known).collect();
-        self.shared
-            .snapshot
-            .store(Arc::new(Snapshot::new(view, peers)));
+        let aside = self.peers.values();
+        let aside = aside.filter_map(|it| Some((it.peer.clone(), it.aside.clone()?)));
+        let mut snapshot = Snapshot::new(view, peers);
+        snapshot.aside = aside.collect();
+        self.shared.snapshot.store(Arc::new(snapshot));
         self.shared.views.send_modify(|count| *count += 1);
     }
 
@@ -113,15 +124,20 @@ impl Writer {
         let records = self.sources.records.borrow_and_update().clone();
         let own = self.sources.local.borrow_and_update().id.clone();
         let tls = self.shared.options.tls.clone();
-        let records: HashMap<&str, &PeerRecord> = records
+        let places: HashMap<&str, (usize, &PeerRecord)> = records
             .iter()
+            .enumerate()
             .rev()
-            .filter(|record| tls.is_some() && !record.id.is_empty() && record.id != own)
-            .map(|record| (&*record.id, record))
+            .filter(|(_, it)| tls.is_some() && !it.id.is_empty() && it.id != own)
+            .map(|(place, record)| (&*record.id, (place, record)))
             .collect();
-        for record in records.values() {
-            self.meet(record);
+        for (place, record) in places.values() {
+            self.meet(record, *place);
         }
+        let records: HashMap<&str, &PeerRecord> = places
+            .into_iter()
+            .map(|(id, (_, record))| (id, record))
+            .collect();
         let times = self.shared.options.hold_times();
         for (id, it) in &mut self.peers {
             let record = records.get(&**id).copied();
@@ -138,8 +154,9 @@ impl Writer {
         });
     }
 
-    fn meet(&mut self, record: &PeerRecord) {
-        if self.peers.contains_key(&record.id) {
+    fn meet(&mut self, record: &PeerRecord, place: usize) {
+        if let Some(known) = self.peers.get_mut(&record.id) {
+            known.place = place;
             return;
         }
         if self.peers.len() >= MAX_PEERS {
@@ -157,9 +174,40 @@ impl Writer {
             memory: Memory::default(),
             holder: None,
             standing: Standing::Gone,
+            place,
+            aside: None,
             poller,
         };
         self.peers.insert(record.id.clone(), remembered);
+    }
+
+    /// Finds out which addresses are no servers, or no other ones.
+    fn set_aside(&mut self) {
+        let beside = self.shared.front.as_ref();
+        let beside = beside.and_then(|front| front.options.beside.clone());
+        let mut order: Vec<Arc<str>> = self.peers.keys().cloned().collect();
+        order.sort_by_key(|id| (Some(id) != beside.as_ref(), self.peers[id].place));
+        let mut found: HashMap<Arc<str>, Aside> = HashMap::new();
+        let mut counted: Vec<Arc<Peer>> = Vec::new();
+        for id in order {
+            let peer = &self.peers[&id].peer;
+            let aside = identity::judge(peer).or_else(|| {
+                let answers = |it: &&Arc<Peer>| it.is_proven() && !it.health.is_open();
+                let mut first = counted.iter().filter(answers);
+                let twins = &self.shared.twins;
+                let first = first.find(|it| twins.are_one(&self.shared, it, peer))?;
+                Some(Aside::Twin(first.id.clone()))
+            });
+            match aside {
+                Some(aside) => drop(found.insert(id, aside)),
+                None => counted.push(peer.clone()),
+            }
+        }
+        for (id, it) in &mut self.peers {
+            it.put_aside(&self.shared, found.remove(id));
+        }
+        let peers = &self.peers;
+        self.shared.twins.keep(|id| peers.contains_key(id));
     }
 
     fn inputs(&mut self, now: SystemTime) -> ViewInputs {
@@ -195,6 +243,7 @@ impl Writer {
         let waited = self.started.elapsed() >= self.shared.options.start_wait;
         let unheard = |it: &Remembered| {
             it.standing == Standing::Live
+                && it.aside.is_none()
                 && !it.peer.health.is_open()
                 && it.peer.documents().is_none()
         };
@@ -262,6 +311,23 @@ impl Remembered {
         self.standing = standing;
     }
 
+    fn put_aside(&mut self, shared: &Shared, aside: Option<Aside>) {
+        if self.aside == aside {
+            return;
+        }
+        match &aside {
+            Some(aside) => {
+                let link = self.peer.link();
+                let address = link.map(|it| it.address.to_string()).unwrap_or_default();
+                tracing::warn!(peer = &*self.peer.id, "{}", aside.message(&address));
+                shared.metrics.identity(&self.peer.id, aside.kind());
+            }
+            None => tracing::info!(peer = &*self.peer.id, "an address counts as a server again"),
+        }
+        self.peer.set_resting(matches!(aside, Some(Aside::Twin(_))));
+        self.aside = aside;
+    }
+
     /// Connections belong to one address; a peer without an endpoint key has none.
     fn relink(
         &self,
@@ -288,6 +354,7 @@ impl Remembered {
             Link {
                 upstream: upstream(tls),
                 passing: front.map(|front| upstream(&front.options.passing)),
+                proven: AtomicBool::new(false),
                 address,
             }
         });
@@ -297,6 +364,9 @@ impl Remembered {
 
     /// What the view should know of this peer; nothing once it is forgotten.
     fn for_view(&self, hold: Millis) -> Option<peerage_core::Peer> {
+        if self.aside.is_some() {
+            return None;
+        }
         let peer = &self.peer;
         let gone_since = self.standing.until().map(|until| millis(until) - hold);
         let (state, gone_since) = match self.standing {

@@ -13,6 +13,7 @@ use crate::exit::{self, Failure};
 use crate::explain::{self, ExplainFlags};
 use crate::gateway::{self, GatewayFlags};
 use crate::pki::{self, PkiCommand};
+use crate::print_config::{FromFile, Settings};
 use crate::store::{self, StoreFlags};
 use crate::up::{self, UpFlags};
 
@@ -78,6 +79,8 @@ pub struct Typed {
     pub command: Command,
     /// Flags that were accepted and do nothing.
     pub unneeded: Vec<&'static Unneeded>,
+    /// What is in force for a server, and where it came from.
+    pub settings: Option<Settings>,
 }
 
 /// Reads the command line.
@@ -85,6 +88,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Typed, ParseErr
     let command = Cli::command().after_help(exit::help());
     let mut args: Vec<OsString> = args.into_iter().collect();
     let mut unneeded = Vec::new();
+    let mut from_file = FromFile::default();
     let as_go_writes = [
         ("apiserver", Unknown::AsKubeApiserver),
         ("gateway", Unknown::None),
@@ -98,14 +102,22 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Typed, ParseErr
             .map_err(|e| ParseError::Failure(e.into()))?;
         args.extend(words.args);
         unneeded = words.unneeded;
+        from_file = words.file;
     }
     let matches = command
+        .clone()
         .try_get_matches_from(args)
         .map_err(ParseError::Clap)?;
+    let settings = server.and_then(|(name, _)| {
+        let matches = matches.subcommand_matches(name)?;
+        let command = command.find_subcommand(name)?;
+        Some(Settings::read(command, matches, &from_file))
+    });
     let cli = Cli::from_arg_matches(&matches).map_err(ParseError::Clap)?;
     Ok(Typed {
         command: cli.command,
         unneeded,
+        settings,
     })
 }
 
@@ -131,7 +143,7 @@ fn takes_value(command: &clap::Command, subcommand: &str, name: &str) -> Option<
 pub fn run(typed: Typed) -> Result<u8, Failure> {
     let done = match typed.command {
         Command::Apiserver(flags) => apiserver::run(*flags, &typed.unneeded),
-        Command::Gateway(flags) => gateway::run(*flags),
+        Command::Gateway(flags) => gateway::run(*flags, typed.settings),
         Command::Store(flags) => store::run(&flags),
         Command::Up(flags) => up::run(&flags),
         Command::Explain(flags) => explain::run(&flags),

@@ -10,6 +10,7 @@ pub use flags::GatewayFlags;
 pub use settings::GatewaySettings;
 
 use crate::exit::Failure;
+use crate::print_config::Settings;
 use crate::signals::Signals;
 
 /// What `--help` says after the flags.
@@ -24,8 +25,11 @@ Examples:\n  \
   # in front of all servers (a balancer): no --upstream\n  \
   peerage gateway --peer='https://10.0.0.1:6443;zone=a' --peer='https://10.0.0.2:6443;zone=b' --zone=a …";
 
-/// Runs `peerage gateway` until it is asked to stop.
-pub fn run(flags: GatewayFlags) -> Result<(), Failure> {
+/// Runs `peerage gateway` until it is asked to stop, or shows what it would run with.
+pub fn run(flags: GatewayFlags, in_force: Option<Settings>) -> Result<(), Failure> {
+    if flags.print_config {
+        return print_config(&flags, in_force);
+    }
     let (log, with_stdin) = (flags.log.clone(), flags.exit_with_stdin);
     let settings = GatewaySettings::new(&flags)?;
     crate::logging::start(&log)?;
@@ -43,3 +47,18 @@ pub fn run(flags: GatewayFlags) -> Result<(), Failure> {
         run::run(settings, &signals).await
     })
 }
+
+/// Shows all settings; if they do not fit together, says why as well.
+fn print_config(flags: &GatewayFlags, in_force: Option<Settings>) -> Result<(), Failure> {
+    let settings = GatewaySettings::new(flags);
+    let derived = settings.as_ref().map(GatewaySettings::derived);
+    if let Some(in_force) = in_force {
+        let in_force = in_force.with_derived(&derived.unwrap_or_default());
+        say!("{}", in_force.yaml()?.trim_end());
+    }
+    settings?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@
 //! - [`apiserver`]: the settings of an API server. [`store`]: a store for several. [`pki`]: certificates and kubeconfigs. [`up`]: several servers.
 //!   [`explain`]: who answers a request. [`diff`]: which APIs only one server has. [`check`]: whether all is
 //!   well for servers of several versions.
-//! - [`targets`]: which servers a command asks. [`discovery`]: what they serve. [`client`], [`logging`], [`signals`], [`output`]: what several commands need.
+//! - [`targets`]: which servers a command asks. [`discovery`]: what they serve. [`client`], [`logging`], [`signals`], [`output`], [`print_config`]: what several commands need.
 //!
 //! Servers, the store and the proxy are in crates of their own; this one chooses and starts them.
 
@@ -24,6 +24,7 @@ pub mod explain;
 pub mod gateway;
 pub mod logging;
 pub mod pki;
+pub mod print_config;
 pub mod signals;
 pub mod store;
 pub mod targets;

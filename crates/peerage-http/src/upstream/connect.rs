@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -54,14 +55,19 @@ impl Failure {
     }
 }
 
-/// Opens a connection; for a tunnel over HTTP/1.1, whatever else the server can.
+/// Opens a connection; for a tunnel over HTTP/1.1, whatever else the server can. The server's own certificate comes with
+/// it.
 pub(super) async fn open(
     options: &UpstreamOptions,
     traffic: &Arc<Traffic>,
     tunnel: bool,
-) -> Result<Opened, Failure> {
+) -> Result<(Opened, Option<CertificateDer<'static>>), Failure> {
     let tcp = connect(options, tunnel).await?;
-    let (stream, http2) = secure(options, tcp, tunnel).await?;
+    let Secured {
+        stream,
+        http2,
+        certificate,
+    } = secure(options, tcp, tunnel).await?;
     let io = TokioIo::new(Observed::new(stream, traffic.clone()));
     let handshake = async {
         if http2 {
@@ -71,7 +77,8 @@ pub(super) async fn open(
         }
     };
     match timeout(options.handshake_timeout, handshake).await {
-        Ok(opened) => opened.map_err(|error| Failure::new(Cause::Handshake, error)),
+        Ok(Ok(opened)) => Ok((opened, certificate)),
+        Ok(Err(error)) => Err(Failure::new(Cause::Handshake, error)),
         Err(_) => Err(Failure::timed_out(Cause::Handshake)),
     }
 }
@@ -111,22 +118,39 @@ fn prepare(stream: &TcpStream, options: &UpstreamOptions, tunnel: bool) -> io::R
     crate::io::set_keep_alive(stream, options.dead_after, unacknowledged)
 }
 
-/// Does the TLS handshake; says whether HTTP/2 was agreed on.
+/// A connection after the TLS handshake.
+struct Secured {
+    stream: Box<dyn Stream>,
+    /// Whether HTTP/2 was agreed on.
+    http2: bool,
+    certificate: Option<CertificateDer<'static>>,
+}
+
+/// Does the TLS handshake.
 async fn secure(
     options: &UpstreamOptions,
     tcp: TcpStream,
     http1_only: bool,
-) -> Result<(Box<dyn Stream>, bool), Failure> {
+) -> Result<Secured, Failure> {
     let Some((config, name)) = options.tls.config(http1_only) else {
-        return Ok((Box::new(tcp), false));
+        return Ok(Secured {
+            stream: Box::new(tcp),
+            http2: false,
+            certificate: None,
+        });
     };
     let handshake = TlsConnector::from(config).connect(name, tcp);
     match timeout(options.handshake_timeout, handshake).await {
         Err(_) => Err(Failure::timed_out(Cause::TlsTimeout)),
         Ok(Err(error)) => Err(Failure::new(tls_cause(&error), error)),
         Ok(Ok(stream)) => {
-            let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-            Ok((Box::new(stream), http2))
+            let session = stream.get_ref().1;
+            let certificates = session.peer_certificates().unwrap_or_default();
+            Ok(Secured {
+                http2: session.alpn_protocol() == Some(b"h2"),
+                certificate: certificates.first().cloned(),
+                stream: Box::new(stream),
+            })
         }
     }
 }

@@ -245,7 +245,8 @@ pub(crate) fn tls_cause(error: &io::Error) -> Cause {
     match inner {
         Some(rustls::Error::InvalidCertificate(certificate)) => match certificate {
             C::NotValidForName | C::NotValidForNameContext { .. } => Cause::TlsName,
-            C::UnknownIssuer => Cause::TlsIssuer,
+            // Two authorities with one name differ in their signatures only.
+            C::UnknownIssuer | C::BadSignature => Cause::TlsIssuer,
             C::Expired
             | C::ExpiredContext { .. }
             | C::NotValidYet

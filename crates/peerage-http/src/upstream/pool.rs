@@ -17,6 +17,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustls::pki_types::CertificateDer;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -53,6 +54,8 @@ struct State {
     failures: u64,
     failure: Option<Arc<Failure>>,
     failed_at: Option<Instant>,
+    /// Of the server, at the last connection.
+    certificate: Option<CertificateDer<'static>>,
     closed: bool,
 }
 
@@ -97,6 +100,10 @@ impl Pool {
         );
         drop(state);
         drop((http1, http2));
+    }
+
+    pub(super) fn certificate(&self) -> Option<CertificateDer<'static>> {
+        self.state().certificate.clone()
     }
 
     /// The number that the next connection will have: connections from here on are not opened yet.

@@ -31,6 +31,7 @@ mod documents;
 mod forwarding;
 mod health;
 mod hold;
+mod identity;
 mod observability;
 mod openapi;
 mod routing;

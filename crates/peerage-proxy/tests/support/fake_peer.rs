@@ -20,6 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::pki::{PEER_NAME, Pki};
+use peerage_http::testing::Pair;
 
 pub type PeerBody = BoxBody<Bytes, std::io::Error>;
 pub type PeerRequest = http::Request<Incoming>;
@@ -105,6 +106,18 @@ impl FakePeer {
         alpn: &[&str],
         name: &str,
     ) -> FakePeer {
+        FakePeer::start_showing(pki, id, api, apis, alpn, &pki.server(name)).await
+    }
+
+    /// The same with a certificate that others may have too.
+    pub async fn start_showing(
+        pki: &Pki,
+        id: &str,
+        api: &serde_json::Value,
+        apis: &serde_json::Value,
+        alpn: &[&str],
+        certificate: &Pair,
+    ) -> FakePeer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let answer = id.to_owned();
@@ -124,7 +137,7 @@ impl FakePeer {
             changed: tokio::sync::Notify::new(),
         });
         let stop = CancellationToken::new();
-        let tls = TlsAcceptor::from(pki.server_config(&pki.server(name), alpn));
+        let tls = TlsAcceptor::from(pki.server_config(certificate, alpn));
         tokio::spawn(accept(listener, tls, shared.clone(), stop.clone()));
         FakePeer {
             id: id.into(),

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::SettingsError;
 use super::unneeded::{self, Unneeded};
+use crate::print_config::FromFile;
 
 /// What the words came to.
 #[derive(Debug, Default)]
@@ -20,6 +21,8 @@ pub struct Words {
     pub args: Vec<OsString>,
     /// Flags that are accepted and do nothing, in order, each once.
     pub unneeded: Vec<&'static Unneeded>,
+    /// Which of them are from a file.
+    pub file: FromFile,
 }
 
 /// Spellings that articles use, and what they stand for. Neither ever was a flag of kube-apiserver.
@@ -50,12 +53,14 @@ pub fn read(
     let refusal = |name: &str| unneeded::refusal(name).filter(|_| lenient);
     let unneeded = |name: &str| unneeded::find(name).filter(|_| lenient);
     let typed: Vec<_> = typed.into_iter().map(canonical).collect();
-    let file = match config_file(&typed) {
-        Some(path) => read_config_file(&path)?,
+    let path = config_file(&typed);
+    let file = match &path {
+        Some(path) => read_config_file(path)?,
         None => Vec::new(),
     };
     let on_command_line: BTreeSet<&str> = typed.iter().filter_map(flag_name).collect();
     let mut words = Words::default();
+    words.file.path = path;
     for (name, value) in &file {
         if let Some(instead) = refusal(name) {
             let name = name.clone();
@@ -65,6 +70,7 @@ pub fn read(
             return Err(SettingsError::UnknownKey { name: name.clone() });
         }
         if !on_command_line.contains(name.as_str()) {
+            words.file.flags.insert(name.clone());
             words.push_flag(unneeded(name), vec![format!("--{name}={value}").into()]);
         }
     }

@@ -165,6 +165,19 @@ impl GatewaySettings {
         Ok(settings)
     }
 
+    /// What was decided where a flag was not given: flag, value, why.
+    pub fn derived(&self) -> Vec<(&'static str, &'static str, &'static str)> {
+        let writes = match self.writes {
+            WritesFlag::Newest => "newest",
+            WritesFlag::Local => "local",
+        };
+        let why = match self.upstream {
+            Some(_) => "default beside a server",
+            None => "default of a balancer",
+        };
+        vec![("writes", writes, why)]
+    }
+
     /// Each file that was named has to be there.
     fn check_files(&self) -> Result<(), SettingsError> {
         let mut files: Vec<(&'static str, &Path)> = vec![

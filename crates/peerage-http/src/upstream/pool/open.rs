@@ -26,7 +26,10 @@ impl Pool {
         let opened = connect::open(&self.options, &traffic, false).await;
         attempt.done = true;
         match opened {
-            Ok(opened) => self.add(opened, generation, traffic),
+            Ok((opened, certificate)) => {
+                self.state().certificate = certificate;
+                self.add(opened, generation, traffic);
+            }
             Err(failure) => self.fail(failure),
         }
     }

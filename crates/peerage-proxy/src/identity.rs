@@ -1,0 +1,261 @@
+//! Which server answers where: a front is given addresses, and an address is no server.
+//!
+//! A server is known by the certificate that it shows, under the name that all servers of a control plane have. Where
+//! several show one certificate, a TLS session ticket tells whether they are several.
+//!
+//! | seen | what follows |
+//! |---|---|
+//! | our own answer | the address leads back here: it is set aside |
+//! | a certificate of another authority or name, and never one of ours | it is no server of ours: set aside |
+//! | one process at two addresses | the second is set aside while the first answers |
+//! | another server's certificate where there was one of its own | the address changed hands: what was heard there is forgotten |
+//! | a new certificate | renewed: said once |
+//!
+//! Leaves to `poll` when servers are looked at, and to `writer` that what is set aside is in no view.
+//!
+//! Invariants: a server that is set aside gets no request; it comes back by itself when what was seen is no longer so.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
+
+use crate::peer::{Link, Peer};
+use crate::shared::Shared;
+
+/// How often two addresses with one certificate are compared.
+const AGAIN: Duration = Duration::from_secs(600);
+/// After this a comparison that led to nothing is tried again.
+const RETRY: Duration = Duration::from_secs(30);
+/// Comparisons that are remembered. Each is three connections.
+const MOST: usize = 64;
+
+/// A certificate, shortened.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    pub(crate) fn of(certificate: &[u8]) -> Fingerprint {
+        Fingerprint(Sha256::digest(certificate).into())
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Why a registered address is not counted as a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Aside {
+    /// This server itself answers there.
+    Oneself,
+    /// Whoever answers there has never shown a certificate of this control plane.
+    Stranger,
+    /// The server of this ID answers there too.
+    Twin(Arc<str>),
+}
+
+impl Aside {
+    /// The metric label.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Aside::Oneself => "oneself",
+            Aside::Stranger => "stranger",
+            Aside::Twin(_) => "same_server",
+        }
+    }
+
+    pub(crate) fn message(&self, address: &str) -> String {
+        match self {
+            Aside::Oneself => format!(
+                "{address} leads back to this gateway (a virtual address, or its own); nothing is sent there"
+            ),
+            Aside::Stranger => format!(
+                "whoever answers at {address} shows no certificate of this control plane; nothing is sent there"
+            ),
+            Aside::Twin(other) => format!(
+                "{address} is one more address of the server {other}; it is asked under that one while it answers"
+            ),
+        }
+    }
+}
+
+/// Whether this address is to be set aside for what answered there last.
+pub(crate) fn judge(peer: &Peer) -> Option<Aside> {
+    let trouble = peer.trouble()?;
+    match trouble.reason {
+        "oneself" => Some(Aside::Oneself),
+        "tls_name" | "tls_issuer" if !peer.is_proven() => Some(Aside::Stranger),
+        _ => None,
+    }
+}
+
+/// A server's answer came over this connection: what its certificate says.
+pub(crate) fn note(shared: &Shared, peer: &Peer, link: &Link) {
+    let first = link.prove();
+    let Some(certificate) = link.upstream.certificate() else {
+        return;
+    };
+    let now = Fingerprint::of(&certificate);
+    let before = peer.showed().into_iter().next();
+    if !peer.note_certificate(now) && !first {
+        return;
+    }
+    shared.changed.notify_one();
+    let Some(before) = before.filter(|before| *before != now) else {
+        return;
+    };
+    match whose(shared, peer, now, before) {
+        Some(other) => {
+            let message = format!(
+                "the server {other} answers at {} now, where another one did: the address changed hands, and what was \
+                 heard there is forgotten",
+                link.address
+            );
+            tracing::warn!(peer = &*peer.id, certificate = %now, "{message}");
+            shared.metrics.identity(&peer.id, "changed_hands");
+            peer.forget();
+            peer.set_remark(message);
+        }
+        None => {
+            tracing::info!(peer = &*peer.id, certificate = %now, "a server shows a new certificate");
+        }
+    }
+}
+
+/// The other server whose certificate this is, and which never had the one before.
+fn whose(shared: &Shared, peer: &Peer, now: Fingerprint, before: Fingerprint) -> Option<Arc<str>> {
+    let snapshot = shared.snapshot.load();
+    let others = snapshot.peers.values().map(|known| &known.peer);
+    let mut others = others.filter(|other| other.id != peer.id);
+    let other = others.find(|other| {
+        let showed = other.showed();
+        showed.contains(&now) && !showed.contains(&before)
+    })?;
+    Some(other.id.clone())
+}
+
+/// What is known of pairs of addresses that show one certificate.
+#[derive(Default)]
+pub(crate) struct Twins(Mutex<HashMap<Pair, Verdict>>);
+
+type Pair = (Arc<str>, Arc<str>);
+
+struct Verdict {
+    certificate: Fingerprint,
+    addresses: (String, String),
+    asked: Instant,
+    /// None while it is not known.
+    same: Option<bool>,
+}
+
+impl Twins {
+    /// Whether the second is one more address of the first, as far as is known; asks if it is not.
+    pub(crate) fn are_one(
+        &self,
+        shared: &Arc<Shared>,
+        first: &Arc<Peer>,
+        second: &Arc<Peer>,
+    ) -> bool {
+        let (Some(a), Some(b)) = (first.link(), second.link()) else {
+            return false;
+        };
+        let certificate = first.certificate();
+        let Some(certificate) = certificate.filter(|_| certificate == second.certificate()) else {
+            return false;
+        };
+        let addresses = (a.address.to_string(), b.address.to_string());
+        let pair = (first.id.clone(), second.id.clone());
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = known
+            .get(&pair)
+            .filter(|old| old.certificate == certificate && old.addresses == addresses);
+        let same = old.and_then(|old| old.same);
+        let patience = if same.is_some() { AGAIN } else { RETRY };
+        if old.is_some_and(|old| old.asked.elapsed() < patience) {
+            return same == Some(true);
+        }
+        let full = known.len() >= MOST && !known.contains_key(&pair);
+        if !full {
+            let verdict = Verdict {
+                certificate,
+                addresses: addresses.clone(),
+                asked: Instant::now(),
+                same,
+            };
+            known.insert(pair.clone(), verdict);
+            tokio::spawn(compare(shared.clone(), pair, addresses));
+        }
+        same == Some(true)
+    }
+
+    /// Forgets all pairs but those of these servers.
+    pub(crate) fn keep(&self, registered: impl Fn(&str) -> bool) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(a, b), _| registered(a) && registered(b));
+    }
+
+    fn learn(&self, pair: &Pair, addresses: &(String, String), same: bool) -> bool {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(verdict) = known.get_mut(pair) else {
+            return false;
+        };
+        let news = verdict.addresses == *addresses && verdict.same != Some(same);
+        if news {
+            verdict.same = Some(same);
+        }
+        news
+    }
+}
+
+async fn compare(shared: Arc<Shared>, pair: Pair, addresses: (String, String)) {
+    let Some(tls) = shared
+        .front
+        .as_ref()
+        .map(|front| front.options.passing.clone())
+    else {
+        return;
+    };
+    let (first, second) = (&addresses.0, &addresses.1);
+    let compared = peerage_http::upstream::is_same_server(first, second, &tls);
+    let same = tokio::select! {
+        same = compared => same,
+        () = shared.stop.cancelled() => return,
+    };
+    if let Some(same) = same
+        && shared.twins.learn(&pair, &addresses, same)
+    {
+        tracing::debug!(
+            first,
+            second,
+            same,
+            "compared two addresses with one certificate"
+        );
+        shared.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_is_the_sha_256_of_the_certificate() {
+        let shown = Fingerprint::of(b"").to_string();
+        assert_eq!(
+            shown,
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+        );
+    }
+}

@@ -1,0 +1,140 @@
+//! What is typed after `peerage gateway`, and what it comes to.
+#![allow(clippy::unwrap_used)]
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use super::*;
+use crate::cli::{self, Command};
+
+fn parse(words: &[&str]) -> (GatewayFlags, Settings) {
+    let args = ["peerage", "gateway"].iter().chain(words);
+    let typed = cli::parse(args.map(OsString::from)).unwrap_or_else(|e| panic!("{e:?}"));
+    let Command::Gateway(flags) = typed.command else {
+        panic!("it is another command");
+    };
+    (*flags, typed.settings.unwrap())
+}
+
+fn file(directory: &Path, name: &str, text: &str) -> String {
+    let path = directory.join(name);
+    std::fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+/// The flags that have to be there, with files that are.
+fn needed(directory: &Path) -> Vec<String> {
+    let names = [
+        "tls-cert-file",
+        "tls-private-key-file",
+        "peer-ca-file",
+        "proxy-client-cert-file",
+        "proxy-client-key-file",
+    ];
+    let flag = |name: &&str| format!("--{name}={}", file(directory, name, ""));
+    names.iter().map(flag).collect()
+}
+
+#[test]
+fn every_setting_says_where_it_came_from() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = file(
+        directory.path(),
+        "gateway.yaml",
+        "peer: ['https://10.0.0.1:6443', 'https://10.0.0.2:6443']\nsecure_port: 7443\npeers-from-leases: true\n",
+    );
+    let (_, settings) = parse(&["--config", &config, "--secure-port=8443", "--zone", "a"]);
+    let by_flag = settings.by_flag();
+    let shown = |flag: &str| {
+        let setting = by_flag[flag];
+        (setting.value.to_string(), setting.from.as_str())
+    };
+    let from_file = |flag: &str| format!("{config}, key {flag}");
+    let peers = r#"["https://10.0.0.1:6443","https://10.0.0.2:6443"]"#;
+    assert_eq!(shown("peer"), (peers.into(), &*from_file("peer")));
+    let leases = from_file("peers-from-leases");
+    assert_eq!(shown("peers-from-leases"), ("true".into(), &*leases));
+    assert_eq!(shown("secure-port"), ("8443".into(), "command line"));
+    assert_eq!(shown("zone"), ("\"a\"".into(), "command line"));
+    assert_eq!(shown("peer-hold"), ("\"10m\"".into(), "default"));
+    assert_eq!(shown("upstream"), ("null".into(), "not set"));
+    assert!(!by_flag.contains_key("config") && !by_flag.contains_key("print-config"));
+}
+
+#[test]
+fn all_flags_are_shown_and_read_back_as_yaml() {
+    let (_, settings) = parse(&[
+        "--upstream=https://127.0.0.1:6444",
+        "--etcd-servers=https://me:secret@10.0.0.1:2379",
+    ]);
+    let text = settings.yaml().unwrap();
+    assert!(!text.contains("secret"), "{text}");
+    let read: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+    assert_eq!(read["upstream"]["value"], "https://127.0.0.1:6444");
+    assert_eq!(read["upstream"]["from"], "command line");
+    let command = <cli::Cli as clap::CommandFactory>::command();
+    let command = command.find_subcommand("gateway").unwrap();
+    for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+        let name = arg.get_long().unwrap();
+        let known = read.get(name).is_some();
+        assert!(
+            known || ["config", "print-config", "help"].contains(&name),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn what_is_derived_is_shown_with_the_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut words = needed(directory.path());
+    words.push("--peer=https://10.0.0.1:6443".to_owned());
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (flags, settings) = parse(&words);
+    let derived = GatewaySettings::new(&flags).unwrap().derived();
+    let settings = settings.with_derived(&derived);
+    let writes = settings.by_flag()["writes"].clone();
+    assert_eq!(
+        (writes.value, writes.from.as_str()),
+        ("newest".into(), "default of a balancer")
+    );
+}
+
+#[test]
+fn servers_may_come_from_anywhere_and_from_somewhere_they_must() {
+    let directory = tempfile::tempdir().unwrap();
+    let list = file(directory.path(), "peers.yaml", "[]");
+    let needed = needed(directory.path());
+    let list = format!("--peers-file={list}");
+    for (words, expected) in [
+        (&["--peer=https://10.0.0.1;id=apiserver-a;zone=z"][..], ""),
+        (&[&list], ""),
+        (&["--peer-dns=cp.example:6443;zone=z"], ""),
+        (&["--etcd-servers=http://10.0.0.1:2379"], ""),
+        (&[], "no server"),
+        (&["--peers-from-leases"], "no server"),
+        (&["--peer-dns=cp.example"], "--peer-dns"),
+        (&["--peer-dns=cp.example:6443;id=a"], "--peer-dns"),
+        (&["--peer=https://10.0.0.1;zone="], "--peer"),
+        (&["--peer=http://10.0.0.1"], "--peer"),
+        (&["--peers-file=/nowhere"], "--peers-file"),
+        (&["--etcd-servers=https://10.0.0.1:2379"], "--etcd-cafile"),
+    ] {
+        let words: Vec<&str> = needed
+            .iter()
+            .map(String::as_str)
+            .chain(words.iter().copied())
+            .collect();
+        let (flags, _) = parse(&words);
+        match GatewaySettings::new(&flags) {
+            Ok(_) => assert_eq!(expected, "", "{words:?}"),
+            Err(error) => {
+                let text = error.to_string();
+                assert!(
+                    !expected.is_empty() && text.contains(expected),
+                    "{words:?}: {text}"
+                );
+            }
+        }
+    }
+}
