@@ -117,7 +117,7 @@ impl Respond {
             Media::Json if self.encoding.pretty => {
                 json::to_vec_pretty(document).map_err(|e| e.to_string())?
             }
-            Media::Json => json::to_body(document).map_err(|e| e.to_string())?,
+            Media::Json | Media::Protobuf => json::to_body(document).map_err(|e| e.to_string())?,
             Media::Yaml => yaml(document)?.into_bytes(),
         };
         Ok(encoded.into())

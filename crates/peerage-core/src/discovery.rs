@@ -3,7 +3,7 @@
 //! [`aggregated`] is the one document that modern servers answer (`apidiscovery.k8s.io` v2, and v2beta1 with the
 //! same fields), [`legacy`] the four that every server answers, [`read`] takes either from a server leniently
 //! and refuses what cannot be true, [`convert`] turns the one form into the other, [`assemble`] makes the
-//! document of one server from what it serves for different reasons. Which form a client gets is
+//! document of one server from what it serves for different reasons, [`protobuf`] writes any of them in protobuf. Which form a client gets is
 //! negotiated in `media`; which documents are merged is [`crate::merge`]'s.
 //!
 //! Invariant: reading a document that kube-apiserver wrote and writing it again gives the same bytes.
@@ -12,6 +12,7 @@ pub mod aggregated;
 pub mod assemble;
 pub mod convert;
 pub mod legacy;
+pub mod protobuf;
 pub mod read;
 
 pub use aggregated::{

@@ -5,7 +5,8 @@
 //! aggregated discovery, pretty printing). Each stage refuses with its own text, and `/apis` and `/apis/GROUP` have
 //! no router before them. Encoding is left to [`crate::json`] and to the servers.
 //!
-//! Protobuf is not offered: a client that accepts it and JSON gets JSON, one that accepts nothing else is refused.
+//! Protobuf is offered for discovery alone, and there only if the server says so: elsewhere a client that accepts it and
+//! JSON gets JSON, one that accepts nothing else is refused.
 //! The texts of refusals list the media types that Kubernetes lists, since clients compare them, except to a client
 //! that asked for protobuf: that one is told what there is.
 
@@ -19,7 +20,9 @@ use crate::query::Query;
 use crate::status::Status;
 
 pub use body::{BodyType, PatchType, UnsupportedMediaType, body_type, patch_type};
-pub use discovery::{DiscoveryAccept, DiscoveryDocument, DiscoveryPath, negotiate_discovery};
+pub use discovery::{
+    DiscoveryAccept, DiscoveryDocument, DiscoveryOffer, DiscoveryPath, negotiate_discovery,
+};
 pub use page::{PageAccept, negotiate_page};
 pub use resource::{Convert, Endpoint, MetaVersion, ResourceAccept, negotiate_resource};
 
@@ -37,11 +40,16 @@ pub enum Media {
     Json,
     /// `application/yaml`.
     Yaml,
+    /// `application/vnd.kubernetes.protobuf`, of discovery.
+    Protobuf,
 }
 
 impl Media {
     /// What is offered, the preferred first.
-    const OFFERED: [Media; 2] = [Media::Json, Media::Yaml];
+    const OFFERED: &[Media] = &[Media::Json, Media::Yaml];
+
+    /// What is offered by who also writes protobuf.
+    const OFFERED_WITH_PROTOBUF: &[Media] = &[Media::Json, Media::Yaml, Media::Protobuf];
 
     /// The value of Content-Type, without parameters.
     #[must_use]
@@ -49,6 +57,7 @@ impl Media {
         match self {
             Media::Json => JSON,
             Media::Yaml => YAML,
+            Media::Protobuf => PROTOBUF,
         }
     }
 
@@ -56,6 +65,7 @@ impl Media {
         match self {
             Media::Json => "json",
             Media::Yaml => "yaml",
+            Media::Protobuf => "vnd.kubernetes.protobuf",
         }
     }
 }
@@ -94,19 +104,19 @@ impl From<NotAcceptable> for Status {
 /// is, or only conversions.
 #[must_use]
 pub fn negotiate_status(accept: Option<&str>) -> Encoding {
-    negotiate_plain(accept).unwrap_or(Encoding {
+    negotiate_plain(accept, Media::OFFERED).unwrap_or(Encoding {
         media: Media::Json,
         pretty: true,
     })
 }
 
 /// The first acceptable encoding without a conversion.
-fn negotiate_plain(accept: Option<&str>) -> Option<Encoding> {
+fn negotiate_plain(accept: Option<&str>, offered: &[Media]) -> Option<Encoding> {
     let Some(accept) = accept.filter(|accept| !accept.is_empty()) else {
         return Some(Encoding::default());
     };
     let clauses = Clauses::parse(accept);
-    let (media, clause) = clauses.find(|clause, media| {
+    let (media, clause) = clauses.find(offered, |clause, media| {
         clause.conversion().is_none()
             && clause.fits_stream(media)
             && clause.get("sv").is_none_or(str::is_empty)

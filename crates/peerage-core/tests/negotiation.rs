@@ -3,17 +3,21 @@
 #![allow(clippy::unwrap_used)]
 
 use peerage_core::media::{
-    Convert, DiscoveryDocument, DiscoveryPath, Encoding, Endpoint, Media, MetaVersion,
-    NotAcceptable, body_type, is_pretty, negotiate_discovery, negotiate_resource, negotiate_status,
-    patch_type, takes_json,
+    Convert, DiscoveryDocument, DiscoveryOffer, DiscoveryPath, Encoding, Endpoint, Media,
+    MetaVersion, NotAcceptable, body_type, is_pretty, negotiate_discovery, negotiate_resource,
+    negotiate_status, patch_type, takes_json,
 };
 use peerage_core::{Query, Status, StatusDetails};
 use proptest::prelude::*;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
+fn offer(v2beta1: bool, protobuf: bool) -> DiscoveryOffer {
+    DiscoveryOffer { v2beta1, protobuf }
+}
+
 fn discovery(path: DiscoveryPath, accept: Option<&str>, serves_v2beta1: bool) -> String {
-    match negotiate_discovery(accept, path, serves_v2beta1) {
+    match negotiate_discovery(accept, path, offer(serves_v2beta1, false)) {
         Err(refusal) => who(&refusal).to_owned(),
         Ok(answer) => {
             let document = match answer.document {
@@ -337,6 +341,37 @@ fn people_get_indented_json() {
     }
 }
 
+#[test]
+fn protobuf_is_answered_and_named_by_whoever_writes_it() {
+    use DiscoveryPath::{Core, Group, Groups};
+    const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+    let aggregated = AGGREGATED.replace("application/json", PROTOBUF);
+    let rows: &[(DiscoveryPath, &str, &str)] = &[
+        (Groups, PROTOBUF, PROTOBUF),
+        (Core, PROTOBUF, PROTOBUF),
+        (Group, PROTOBUF, PROTOBUF),
+        (Groups, &aggregated, &aggregated),
+        (Core, &aggregated, &aggregated),
+        (
+            Groups,
+            &format!("{aggregated},{PROTOBUF},application/json"),
+            &aggregated,
+        ),
+        (Groups, &format!("{AGGREGATED},{aggregated}"), AGGREGATED),
+        (Group, &format!("{aggregated},{PROTOBUF}"), PROTOBUF),
+        (Groups, "*/*", "application/json"),
+    ];
+    for (path, accept, expected) in rows {
+        let answer = negotiate_discovery(Some(accept), *path, offer(false, true)).unwrap();
+        assert_eq!(answer.content_type(), *expected, "{path:?} {accept}");
+    }
+    for path in [Groups, Core] {
+        let accept = format!("{PROTOBUF};as=X");
+        let refusal = negotiate_discovery(Some(&accept), path, offer(true, true)).unwrap_err();
+        assert!(refusal.to_string().ends_with(PROTOBUF), "{refusal}");
+    }
+}
+
 proptest! {
     #[test]
     fn no_header_panics_and_what_is_accepted_is_offered(
@@ -350,7 +385,7 @@ proptest! {
             }
         }
         for path in [DiscoveryPath::Groups, DiscoveryPath::Core, DiscoveryPath::Group] {
-            if let Ok(answer) = negotiate_discovery(Some(&header), path, true) {
+            if let Ok(answer) = negotiate_discovery(Some(&header), path, offer(true, true)) {
                 prop_assert!(answer.content_type().starts_with(answer.media.content_type()));
             }
         }

@@ -19,7 +19,8 @@ use http::header::{
 use http::{Method, StatusCode};
 use peerage_core::discovery::DiscoveryVersion;
 use peerage_core::media::{
-    self, DiscoveryAccept, DiscoveryDocument, DiscoveryPath, Media, negotiate_discovery,
+    self, DiscoveryAccept, DiscoveryDocument, DiscoveryOffer, DiscoveryPath, Media,
+    negotiate_discovery,
 };
 use peerage_core::{Lookup, PeerView, Rendered, Status, ViewScope, etag};
 use peerage_http::{Request, Response, body};
@@ -90,7 +91,11 @@ pub(crate) fn answer(call: &Call, asked: &Asked, request: &Request) -> Option<Re
     let form = Form::of(request, &call.info);
     let accept = text(request.headers(), ACCEPT);
     let rendering = &call.shared.options.rendering;
-    let negotiated = negotiate_discovery(accept, asked.path, rendering.serves_v2beta1);
+    let offer = DiscoveryOffer {
+        v2beta1: rendering.serves_v2beta1,
+        protobuf: rendering.writes_protobuf,
+    };
+    let negotiated = negotiate_discovery(accept, asked.path, offer);
     let scope = match &negotiated {
         Ok(accept) => call.scope(accept.no_peer),
         Err(_) => call.scope(false),
@@ -237,6 +242,12 @@ fn encode(
         && let Some(yaml) = call.shared.options.rendering.yaml.write(&rendered.bytes)
     {
         return (accept.content_type(), yaml.into());
+    }
+    if accept.media == Media::Protobuf
+        && let Some(bytes) = rendered.protobuf()
+    {
+        let bytes = bytes::Bytes::from_owner(Shared(bytes.clone()));
+        return (accept.content_type(), bytes);
     }
     let json = DiscoveryAccept {
         media: Media::Json,

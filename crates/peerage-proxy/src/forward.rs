@@ -31,7 +31,7 @@ use crate::front::{ClientKey, Question};
 use crate::headers::{self, GUARD, GUARD_VALUE, Outgoing};
 use crate::health::InFlight;
 use crate::peer::{Link, Peer};
-use crate::poll::PEER_ACCEPT;
+use crate::poll::FRONT_ACCEPT;
 use crate::shared::Shared;
 
 /// A peer that has not answered for so long is probed meanwhile.
@@ -312,8 +312,8 @@ impl<'a> Forward<'a> {
         }
         let heard = peer.documents();
         let (tag, accept) = match (self.info.path(), heard.as_deref()) {
-            ("/api", Some(heard)) => (heard.core.etag.clone(), PEER_ACCEPT),
-            ("/apis", Some(heard)) => (heard.groups.etag.clone(), PEER_ACCEPT),
+            ("/api", Some(heard)) => (heard.core.etag.clone(), FRONT_ACCEPT),
+            ("/apis", Some(heard)) => (heard.groups.etag.clone(), FRONT_ACCEPT),
             // Any tag of this document fits, for every server that makes one.
             ("/openapi/v2", _) => (Some(HeaderValue::from_static("*")), "application/json"),
             _ => (None, ""),

@@ -2,8 +2,9 @@
 //!
 //! Version 3 is an index and one document per group-version. The index that clients get is the local one with what
 //! peers have beside it; a document that another server has is fetched from there, with the client's identity.
-//! Where several servers have the same group-version, the one that serves most of it (the newest) describes it.
-//! Version 2 is one document for everything ([`v2`]).
+//! Where several servers have the same group-version, the one that serves most of it describes it, of those the newest.
+//! A front has no documents of its own: its index is made of those of the servers behind it, is the same whichever of
+//! them a request goes to, and is answered from memory. Version 2 is one document for everything ([`v2`]).
 //!
 //! Differs: kube-apiserver knows its own documents only, so `kubectl explain` fails for what only a peer has.
 //!
@@ -12,6 +13,7 @@
 pub(crate) mod answer;
 pub(crate) mod v2;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,10 +128,14 @@ impl Elsewhere {
     /// Finds out who describes what.
     pub(crate) fn of(snapshot: &Snapshot) -> Elsewhere {
         let exclusions = snapshot.view.exclusions();
+        let is_front = snapshot.view.is_front();
         let ours = Sizes::of_local(snapshot);
         let mut peers: Vec<_> = snapshot.peers.values().collect();
         // Who is away stands in only for what nobody else has.
-        peers.sort_by_key(|known| (known.is_away(), known.peer.id.clone()));
+        peers.sort_by_key(|known| {
+            let peer = &known.peer;
+            (known.is_away(), Reverse(peer.version()), peer.id.clone())
+        });
         let mut best: BTreeMap<String, (usize, Held)> = BTreeMap::new();
         for known in peers {
             let (Some(index), Some(documents)) = (known.peer.openapi(), known.peer.documents())
@@ -138,7 +144,9 @@ impl Elsewhere {
             };
             let theirs = Sizes::of_peer(&documents, exclusions);
             for (path, entry) in &index.index.paths {
-                let Some(size) = theirs.of(path) else {
+                // A server's own proxy leaves what is no API to that server.
+                let bare = is_front && !path.starts_with("api/") && !path.starts_with("apis/");
+                let Some(size) = theirs.of(path).or(bare.then_some(1)) else {
                     continue;
                 };
                 let own = ours.of(path);
@@ -167,16 +175,30 @@ impl Elsewhere {
         self.entries.is_empty()
     }
 
-    /// Everybody who describes something that this server does not, once.
-    pub(crate) fn peers(&self) -> Vec<Arc<Peer>> {
-        let mut peers: Vec<Arc<Peer>> = self
-            .entries
-            .values()
-            .flat_map(|held| held.peers.clone())
+    /// Somebody for everything that this server does not describe; each once. A front's `first` is that server to it.
+    pub(crate) fn peers(&self, first: Option<&Peer>) -> Vec<Arc<Peer>> {
+        let has_it = |held: &&Held| {
+            held.peers
+                .iter()
+                .any(|it| Some(&*it.id) == first.map(|it| &*it.id))
+        };
+        let missing = self.entries.values().filter(|held| !has_it(held));
+        let mut peers: Vec<Arc<Peer>> = missing
+            .flat_map(|held| held.peers.first().cloned())
             .collect();
         peers.sort_by(|a, b| a.id.cmp(&b.id));
         peers.dedup_by(|a, b| a.id == b.id);
         peers
+    }
+
+    /// The index of a front.
+    pub(crate) fn index(&self) -> Option<Vec<u8>> {
+        let paths = self.entries.iter();
+        let paths = paths.map(|(path, held)| (path.clone(), held.entry.clone()));
+        serde_json::to_vec(&Index {
+            paths: paths.collect(),
+        })
+        .ok()
     }
 
     /// The local index with what peers have beside it; the local bytes if they are no index.
@@ -234,6 +256,9 @@ impl Sizes {
 
     fn of_local(snapshot: &Snapshot) -> Sizes {
         let mut sizes = BTreeMap::new();
+        if snapshot.view.is_front() {
+            return Sizes(sizes);
+        }
         if let Some(documents) = snapshot.view.local_documents() {
             for list in [&documents.core(), &documents.apis()] {
                 count(&mut sizes, list, |_, _, _| true);

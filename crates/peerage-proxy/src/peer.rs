@@ -88,6 +88,8 @@ pub(crate) struct Heard {
 pub(crate) struct Part {
     pub(crate) list: Arc<ApiGroupDiscoveryList>,
     pub(crate) etag: Option<HeaderValue>,
+    /// Whether it was made from legacy documents.
+    pub(crate) is_legacy: bool,
 }
 
 /// The last thing that went wrong with a peer.

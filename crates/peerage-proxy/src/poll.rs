@@ -1,13 +1,15 @@
 //! One task per peer that keeps its documents and its health up to date.
 //!
 //! A round asks `/readyz`, then `/api` and `/apis` conditionally; it counts as good only when both documents are
-//! there, and only then are they published. Requests never wait for a round. What the documents mean is
+//! there, and only then are they published. Behind a front there may be servers of any age: what came, and not what was
+//! asked for, says whether it is the aggregated document (v2 from 1.30 on, v2beta1 from 1.26 on) or the legacy ones. Requests never wait for a round. What the documents mean is
 //! `peerage_core`'s; who is polled is the writer's.
 //!
 //! Invariants: a round is bounded by its deadlines, so one silent peer delays nobody else; a failed round changes
 //! no document; a peer is asked for ever, at least every few seconds.
 
 mod fetch;
+mod lists;
 mod schedule;
 mod verify;
 
@@ -21,7 +23,9 @@ use rand::RngExt;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use fetch::{Fetch, FetchError, Fetched, PEER_ACCEPT, fetch};
+use fetch::PEER_ACCEPT;
+pub(crate) use fetch::{FRONT_ACCEPT, Fetch, FetchError, Fetched, fetch};
+use lists::{Asker, Lists};
 use schedule::{Rhythm, Schedule};
 
 use crate::identity;
@@ -33,6 +37,7 @@ use crate::version::ApiVersion;
 
 /// Polls the peer until cancelled.
 pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<Peer>, stop: CancellationToken) {
+    let mut lists = Lists::default();
     let mut schedule = Schedule::new(rhythm(&shared.options.poll), Instant::now());
     loop {
         tokio::select! {
@@ -46,7 +51,7 @@ pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<Peer>, stop: Cancellation
         let Some(link) = peer.link() else { continue };
         let good = tokio::select! {
             () = stop.cancelled() => return,
-            good = round(&shared, &peer, &link) => good,
+            good = round(&shared, &peer, &link, &mut lists) => good,
         };
         let jitter = rand::rng().random_range(0.0..1.0);
         schedule.finished(good, Instant::now(), jitter);
@@ -85,8 +90,8 @@ impl RoundError {
     }
 }
 
-async fn round(shared: &Shared, peer: &Peer, link: &Link) -> bool {
-    match try_round(shared, peer, link).await {
+async fn round(shared: &Shared, peer: &Peer, link: &Link, lists: &mut Lists) -> bool {
+    match try_round(shared, peer, link, lists).await {
         Ok(()) => {
             if peer.trouble().is_some() {
                 peer.set_trouble(None);
@@ -101,33 +106,29 @@ async fn round(shared: &Shared, peer: &Peer, link: &Link) -> bool {
     }
 }
 
-async fn try_round(shared: &Shared, peer: &Peer, link: &Link) -> Result<(), RoundError> {
+async fn try_round(
+    shared: &Shared,
+    peer: &Peer,
+    link: &Link,
+    lists: &mut Lists,
+) -> Result<(), RoundError> {
     let own_id = shared.snapshot.load().view.local_id().clone();
     let own_id = &*own_id;
     probe(shared, peer, link, own_id).await?;
     if shared.front.is_some() {
         learn_version(shared, peer, link, own_id).await;
     }
+    let asker = Asker {
+        shared,
+        link,
+        own_id,
+    };
     let old = peer.documents();
     // Both are asked for even if the first fails, so that both failures are counted.
-    let core = document(
-        shared,
-        peer,
-        link,
-        own_id,
-        &CORE,
-        old.as_deref().map(|d| &d.core),
-    )
-    .await;
-    let groups = document(
-        shared,
-        peer,
-        link,
-        own_id,
-        &GROUPS,
-        old.as_deref().map(|d| &d.groups),
-    )
-    .await;
+    let before = old.as_deref().map(|d| &d.core);
+    let core = document(asker, peer, lists, &CORE, before).await;
+    let before = old.as_deref().map(|d| &d.groups);
+    let groups = document(asker, peer, lists, &GROUPS, before).await;
     let (core, groups) = match (core, groups) {
         (Ok(core), Ok(groups)) => (core, groups),
         (Err(first), Err(second)) => {
@@ -136,7 +137,7 @@ async fn try_round(shared: &Shared, peer: &Peer, link: &Link) -> Result<(), Roun
         }
         (Err(error), _) | (_, Err(error)) => return Err(error),
     };
-    publish(shared, peer, link, own_id, old.as_deref(), core, groups).await;
+    publish(asker, peer, lists, old.as_deref(), core, groups).await;
     openapi::refresh(shared, peer, link, own_id).await;
     Ok(())
 }
@@ -196,18 +197,17 @@ const GROUPS: Kind = Kind {
 
 /// The document that is in force after asking: the old one if the peer says that it has not changed.
 async fn document(
-    shared: &Shared,
+    asker: Asker<'_>,
     peer: &Peer,
-    link: &Link,
-    own_id: &str,
+    lists: &mut Lists,
     kind: &Kind,
     old: Option<&Part>,
 ) -> Result<Part, RoundError> {
     let path = kind.path;
-    let fetched = ask(shared, link, own_id, path, old).await;
+    let fetched = ask(asker, path, old).await;
     let fetched = fetched.map_err(|source| {
         if source.is_transport() {
-            shared.peer_failed(peer);
+            asker.shared.peer_failed(peer);
         }
         RoundError::Fetch { path, source }
     })?;
@@ -218,29 +218,35 @@ async fn document(
             source: FetchError::UnaskedNotModified,
         }),
         (Fetched::Document { bytes, etag }, old) => {
-            let list =
-                (kind.read)(&bytes).map_err(|source| RoundError::Document { path, source })?;
+            let is_legacy = asker.shared.front.is_some() && lists::is_legacy(&bytes);
+            let list = if is_legacy {
+                lists.walk(asker, path, &bytes, old).await?
+            } else {
+                (kind.read)(&bytes).map_err(|source| RoundError::Document { path, source })?
+            };
             let list = match old {
                 Some(old) if *old.list == list => old.list.clone(),
                 _ => Arc::new(list),
             };
-            Ok(Part { list, etag })
+            Ok(Part {
+                list,
+                etag,
+                is_legacy,
+            })
         }
     }
 }
 
 /// Asks for one document and counts what came.
-async fn ask(
-    shared: &Shared,
-    link: &Link,
-    own_id: &str,
-    path: &str,
-    old: Option<&Part>,
-) -> Result<Fetched, FetchError> {
-    let mut what = what(shared, own_id, path);
+async fn ask(asker: Asker<'_>, path: &str, old: Option<&Part>) -> Result<Fetched, FetchError> {
+    let shared = asker.shared;
+    let mut what = what(shared, asker.own_id, path);
     what.etag = old.and_then(|part| part.etag.as_ref());
-    what.accept = Some(PEER_ACCEPT);
-    let answer = fetch(&link.upstream, what).await;
+    what.accept = Some(match shared.front {
+        Some(_) => FRONT_ACCEPT,
+        None => PEER_ACCEPT,
+    });
+    let answer = fetch(&asker.link.upstream, what).await;
     shared.metrics.discovery_fetched(match &answer {
         Ok(Fetched::Unchanged) => StatusCode::NOT_MODIFIED,
         Ok(_) => StatusCode::OK,
@@ -265,10 +271,9 @@ pub(crate) fn what<'a>(shared: &'a Shared, own_id: &'a str, path: &'a str) -> Fe
 }
 
 async fn publish(
-    shared: &Shared,
+    asker: Asker<'_>,
     peer: &Peer,
-    link: &Link,
-    own_id: &str,
+    lists: &mut Lists,
     old: Option<&Heard>,
     core: Part,
     groups: Part,
@@ -286,21 +291,44 @@ async fn publish(
         });
         return;
     }
-    let (own, not_own) = verify::keep_own(shared, link, own_id, old, &groups.list).await;
+    let (own, not_own) = if groups.is_legacy {
+        ((*groups.list).clone(), 0)
+    } else {
+        verify::keep_own(asker, lists, old, &core, &groups).await
+    };
     if not_own > 0 {
-        say_merged(shared, peer, not_own);
+        say_merged(asker.shared, peer, not_own);
     }
     let nothing = Documents::default();
     let before = old.map_or(&nothing, |old| &old.served);
+    let mut served = Documents::renewed(before, own, (*core.list).clone());
+    if asker.shared.front.is_some() {
+        lists.retain(|it| is_listed(it, &core.list, &groups.list));
+        served = served.with_hashes(Arc::new(lists.hashes()));
+    }
     peer.set_documents(Heard {
-        served: Arc::new(Documents::renewed(before, own, (*core.list).clone())),
+        served: Arc::new(served),
         not_own,
         changed: checked,
         checked,
         core,
         groups,
     });
-    shared.changed.notify_one();
+    asker.shared.changed.notify_one();
+}
+
+/// Whether one of the two documents lists this group and version (`apps/v1`).
+fn is_listed(
+    group_version: &str,
+    core: &ApiGroupDiscoveryList,
+    groups: &ApiGroupDiscoveryList,
+) -> bool {
+    let (group, version) = group_version
+        .rsplit_once('/')
+        .unwrap_or(("", group_version));
+    let list = if group.is_empty() { core } else { groups };
+    let group = list.group(group);
+    group.is_some_and(|group| group.version(version).is_some())
 }
 
 fn say_merged(shared: &Shared, peer: &Peer, not_own: usize) {

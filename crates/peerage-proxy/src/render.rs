@@ -10,6 +10,8 @@ use std::sync::Arc;
 pub struct Rendering {
     /// Whether the version that is served still knows aggregated discovery v2beta1 (it went with 1.35).
     pub serves_v2beta1: bool,
+    /// Whether discovery is answered in protobuf too.
+    pub writes_protobuf: bool,
     /// Writes YAML.
     pub yaml: Yaml,
 }
@@ -44,6 +46,7 @@ impl fmt::Debug for Rendering {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rendering")
             .field("serves_v2beta1", &self.serves_v2beta1)
+            .field("writes_protobuf", &self.writes_protobuf)
             .finish_non_exhaustive()
     }
 }

@@ -129,7 +129,9 @@ fn answer(
                 content,
             };
             let body = match media {
-                Media::Json => serde_json::to_string(&page).map_err(|e| e.to_string()),
+                Media::Json | Media::Protobuf => {
+                    serde_json::to_string(&page).map_err(|e| e.to_string())
+                }
                 Media::Yaml => respond::yaml(&page),
             };
             let Ok(body) = body else {

@@ -123,12 +123,12 @@ impl<'a> Clauses<'a> {
     /// The first clause and offered media type that fit each other and the condition.
     pub(super) fn find(
         &self,
+        offered: &[Media],
         fits: impl Fn(&Clause<'a>, Media) -> bool,
     ) -> Option<(Media, &Clause<'a>)> {
         self.0.iter().find_map(|clause| {
-            let media = Media::OFFERED
-                .into_iter()
-                .find(|media| clause.matches(*media) && fits(clause, *media))?;
+            let mut offered = offered.iter().copied();
+            let media = offered.find(|media| clause.matches(*media) && fits(clause, *media))?;
             Some((media, clause))
         })
     }

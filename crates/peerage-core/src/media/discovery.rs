@@ -62,12 +62,37 @@ impl DiscoveryAccept {
             (AggregatedV2Beta1, Media::Yaml) => {
                 "application/yaml;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
             }
+            (AggregatedV2, Media::Protobuf) => {
+                "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+            }
+            (AggregatedV2Beta1, Media::Protobuf) => {
+                "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
+            }
             (Legacy, media) => media.content_type(),
         }
     }
 }
 
-/// Negotiates a discovery document. `serves_v2beta1` is whether this server still knows aggregated v2beta1.
+/// What a server can answer discovery with, beside what all do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DiscoveryOffer {
+    /// Whether it still knows aggregated v2beta1.
+    pub v2beta1: bool,
+    /// Whether it writes protobuf.
+    pub protobuf: bool,
+}
+
+impl DiscoveryOffer {
+    fn media(self) -> &'static [Media] {
+        if self.protobuf {
+            Media::OFFERED_WITH_PROTOBUF
+        } else {
+            Media::OFFERED
+        }
+    }
+}
+
+/// Negotiates a discovery document.
 ///
 /// An aggregated clause anywhere beats every plain one, whatever its quality.
 ///
@@ -76,21 +101,22 @@ impl DiscoveryAccept {
 pub fn negotiate_discovery(
     accept: Option<&str>,
     path: DiscoveryPath,
-    serves_v2beta1: bool,
+    offer: DiscoveryOffer,
 ) -> Result<DiscoveryAccept, NotAcceptable> {
     use DiscoveryPath::{Core, Group, Groups, GroupsSlash, Resources};
     if matches!(path, Core | Resources) {
-        passes_router(accept, &[JSON, YAML, PROTOBUF])?;
+        router(accept, offer)?;
     }
     let header = accept.unwrap_or_default();
     let aggregated = match path {
-        Groups | Core => find_aggregated(header, serves_v2beta1),
+        Groups | Core => find_aggregated(header, offer),
         GroupsSlash | Group | Resources => None,
     };
     if let Some(aggregated) = aggregated {
         return Ok(aggregated);
     }
-    let plain = negotiate_plain(accept).ok_or_else(|| refused_by_handler(header))?;
+    let plain = negotiate_plain(accept, offer.media());
+    let plain = plain.ok_or_else(|| refusal(header, offer))?;
     Ok(DiscoveryAccept {
         document: DiscoveryDocument::Legacy,
         no_peer: false,
@@ -99,7 +125,23 @@ pub fn negotiate_discovery(
     })
 }
 
-fn find_aggregated(header: &str, serves_v2beta1: bool) -> Option<DiscoveryAccept> {
+const ALL: [&str; 3] = [JSON, YAML, PROTOBUF];
+
+fn router(accept: Option<&str>, offer: DiscoveryOffer) -> Result<(), NotAcceptable> {
+    passes_router(accept, &ALL).map_err(|refusal| match refusal {
+        NotAcceptable::Router(_) if offer.protobuf => NotAcceptable::Router(ALL.join(", ")),
+        as_it_is => as_it_is,
+    })
+}
+
+fn refusal(header: &str, offer: DiscoveryOffer) -> NotAcceptable {
+    if offer.protobuf {
+        return NotAcceptable::Handler(ALL.join(", "));
+    }
+    refused_by_handler(header)
+}
+
+fn find_aggregated(header: &str, offer: DiscoveryOffer) -> Option<DiscoveryAccept> {
     let document = |clause: &super::Clause<'_>| {
         let wanted = clause.conversion()?;
         if wanted.group != "apidiscovery.k8s.io" || wanted.kind != "APIGroupDiscoveryList" {
@@ -107,12 +149,12 @@ fn find_aggregated(header: &str, serves_v2beta1: bool) -> Option<DiscoveryAccept
         }
         match wanted.version {
             "v2" => Some(DiscoveryDocument::AggregatedV2),
-            "v2beta1" if serves_v2beta1 => Some(DiscoveryDocument::AggregatedV2Beta1),
+            "v2beta1" if offer.v2beta1 => Some(DiscoveryDocument::AggregatedV2Beta1),
             _ => None,
         }
     };
     let clauses = Clauses::parse(header);
-    let (media, clause) = clauses.find(|clause, media| {
+    let (media, clause) = clauses.find(offer.media(), |clause, media| {
         document(clause).is_some()
             && clause.fits_stream(media)
             && clause.get("sv").is_none_or(str::is_empty)

@@ -29,7 +29,7 @@ pub fn negotiate_page(
 ) -> Result<PageAccept, NotAcceptable> {
     let header = accept.unwrap_or_default();
     let clauses = Clauses::parse(header);
-    let object = clauses.find(|clause, _| {
+    let object = clauses.find(Media::OFFERED, |clause, _| {
         clause.conversion().is_some_and(|wanted| {
             wanted.group == "config.k8s.io"
                 && wanted.kind == kind

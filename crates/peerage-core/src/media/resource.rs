@@ -102,7 +102,9 @@ pub fn negotiate_resource(
         return Ok(ResourceAccept::default());
     };
     let clauses = Clauses::parse(header);
-    let found = clauses.find(|clause, media| fits(clause, media, has_table));
+    let found = clauses.find(Media::OFFERED, |clause, media| {
+        fits(clause, media, has_table)
+    });
     match found {
         Some((Media::Yaml, _)) | None if endpoint == Endpoint::Watch => {
             Err(NotAcceptable::Handler(listed(&STREAMS, header)))

@@ -229,8 +229,5 @@ fn aggregated<'a>(
     bytes.reserve_exact(hashed.len());
     bytes.extend_from_slice(&hashed[1..]);
     bytes.push(b'\n');
-    Rendered {
-        bytes: bytes.into(),
-        etag: Some(etag_of(&hashed)),
-    }
+    Rendered::tagged(bytes, etag_of(&hashed))
 }

@@ -7,14 +7,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, ETAG, IF_MATCH,
-    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE,
+    ACCEPT, ACCEPT_ENCODING, ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH,
+    CONTENT_TYPE, ETAG, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE,
+    VARY,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use peerage_core::media;
 use peerage_http::{Request, Response, body};
 
 use super::{Elsewhere, INDEX, v2};
+use crate::answer::Form;
+use crate::error::ProxyError;
 use crate::forward::Why;
 use crate::peer::Peer;
 use crate::service::Call;
@@ -68,6 +71,9 @@ pub(crate) async fn answer(
 ) -> Result<Response, Infallible> {
     let snapshot = call.snapshot.clone();
     let elsewhere = snapshot.elsewhere();
+    if snapshot.view.is_front() {
+        return front(call, asked, inner, request).await;
+    }
     if elsewhere.is_empty() {
         return inner(request).await;
     }
@@ -83,6 +89,99 @@ pub(crate) async fn answer(
         Asked::V2 if !takes_json(request.headers()) => inner(request).await,
         Asked::V2 => version_2(&call, elsewhere, inner, request).await,
     }
+}
+
+/// A front answers alike whichever server a request would go to.
+async fn front(
+    call: Call,
+    asked: Asked,
+    inner: Inner,
+    request: Request,
+) -> Result<Response, Infallible> {
+    let snapshot = call.snapshot.clone();
+    let elsewhere = snapshot.elsewhere();
+    if !snapshot.view.synced() {
+        let why = "not every server has said yet what it serves".to_owned();
+        let form = Form::of(&request, &call.info);
+        return Ok(form.refuse(&call, &ProxyError::NotKnown { why, listed: false }));
+    }
+    match asked {
+        Asked::Document(path) => match elsewhere.get(&path) {
+            Some(held) => {
+                let peers = reachable(&call, &held.peers);
+                Ok(call.forward(request, peers, Why::Described).await)
+            }
+            None => inner(request).await,
+        },
+        // No server has one: they say so in their own words.
+        Asked::Index if elsewhere.is_empty() => inner(request).await,
+        Asked::Index => {
+            let mut head = head("text/plain; charset=utf-8");
+            head.headers.remove(VARY);
+            let bytes = elsewhere.index().unwrap_or_default();
+            let head_only = request.method() == Method::HEAD;
+            Ok(rebuilt(head, bytes.into(), head_only))
+        }
+        Asked::V2 if !takes_json(request.headers()) => {
+            let newest = newest(&call);
+            Ok(call.forward(request, newest, Why::Described).await)
+        }
+        Asked::V2 => {
+            let mut peers = newest(&call);
+            peers.truncate(1);
+            let others = elsewhere.peers(peers.first().map(|it| &**it));
+            peers.extend(reachable(&call, &others));
+            match call.shared.openapi_v2.get(&call.shared, None, peers).await {
+                Some(merged) => Ok(version_2_of(request.headers(), request.method(), merged)),
+                None => inner(request).await,
+            }
+        }
+    }
+}
+
+/// The servers of the newest version that can be asked now.
+fn newest(call: &Call) -> Vec<Arc<Peer>> {
+    let known = call.snapshot.peers.values();
+    let there = known.filter(|known| !known.is_away() && known.heard);
+    let mut peers: Vec<_> = there.map(|known| known.peer.clone()).collect();
+    let newest = peers.iter().filter_map(|peer| peer.version()).max();
+    peers.retain(|peer| peer.version() == newest);
+    peers.sort_by(|a, b| a.id.cmp(&b.id));
+    peers
+}
+
+/// The head of a document that is made here.
+fn head(content_type: &'static str) -> http::response::Parts {
+    let mut head = Response::new(body::empty()).into_parts().0;
+    let content_type = HeaderValue::from_static(content_type);
+    head.headers.insert(CONTENT_TYPE, content_type);
+    let caching = HeaderValue::from_static("no-cache, private");
+    head.headers.insert(CACHE_CONTROL, caching);
+    head.headers
+        .insert(VARY, HeaderValue::from_static("Accept"));
+    head
+}
+
+fn version_2_of(headers: &HeaderMap, method: &Method, merged: v2::Merged) -> Response {
+    let mut head = head("application/json");
+    let known = headers.get_all(IF_NONE_MATCH).iter();
+    let fits = known
+        .filter_map(|it| it.to_str().ok())
+        .any(|it| names(it, &merged.etag));
+    head.headers.insert(ETAG, merged.etag);
+    if fits {
+        head.status = StatusCode::NOT_MODIFIED;
+        head.headers.remove(CONTENT_TYPE);
+        return rebuilt(head, Bytes::new(), true);
+    }
+    rebuilt(head, merged.bytes, method == Method::HEAD)
+}
+
+/// Whether a list of tags names this one, weakly compared (RFC 9110 section 13.1.2), as kube-apiserver's OpenAPI does.
+fn names(list: &str, tag: &HeaderValue) -> bool {
+    list.split(',')
+        .map(str::trim)
+        .any(|it| it == "*" || it.strip_prefix("W/").unwrap_or(it).as_bytes() == tag.as_bytes())
 }
 
 async fn index(
@@ -113,7 +212,7 @@ async fn version_2(
     let Some(merged) = call
         .shared
         .openapi_v2
-        .get(&call.shared, &bytes, elsewhere)
+        .get(&call.shared, Some(&bytes), elsewhere.peers(None))
         .await
     else {
         return Ok(rebuilt(head, bytes, whole.head_only));

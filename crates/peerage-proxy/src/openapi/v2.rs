@@ -1,7 +1,7 @@
 //! The one document of OpenAPI version 2, merged from this server's and the peers' that describe more.
 //!
-//! Made when it is first asked for and kept until a schema changes anywhere. What this server has wins; a peer adds
-//! the paths and definitions that are missing. A peer whose document cannot be had is left out: the answer is then
+//! Made when it is first asked for and kept until a schema changes anywhere. What this server has wins, for a front what
+//! the newest server has; a peer adds the paths and definitions that are missing. A peer whose document cannot be had is left out: the answer is then
 //! good for everything else, and not kept.
 
 use std::collections::hash_map::DefaultHasher;
@@ -15,7 +15,6 @@ use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use super::Elsewhere;
 use crate::peer::Peer;
 use crate::poll::{Fetch, Fetched, fetch, what};
 use crate::shared::Shared;
@@ -49,19 +48,18 @@ struct Slot {
 }
 
 impl Cache {
-    /// The merged document; `None` if the local one cannot be read. Built once however many ask.
+    /// The merged document of the local server and these peers, or of these peers alone; `None` if the first cannot be
+    /// read. Built once however many ask.
     pub(crate) async fn get(
         &self,
         shared: &Shared,
-        local: &Bytes,
-        elsewhere: &Elsewhere,
+        local: Option<&Bytes>,
+        mut peers: Vec<Arc<Peer>>,
     ) -> Option<Merged> {
-        let mut peers = elsewhere.peers();
         peers.retain(|peer| peer.link().is_some() && !peer.health.is_open());
-        let key = key(local, &peers);
-        let cell = self.cell(key);
+        let cell = self.cell(key(local, &peers));
         let merged = cell
-            .get_or_init(|| build(shared, local.clone(), peers, key))
+            .get_or_init(|| build(shared, local.cloned(), peers))
             .await
             .clone();
         if merged.as_ref().is_none_or(|merged| !merged.complete) {
@@ -93,34 +91,44 @@ impl Cache {
     }
 }
 
-/// Changes with any schema of the local server or of a peer: version 3's index has a hash of each.
-fn key(local: &Bytes, peers: &[Arc<Peer>]) -> u64 {
+/// Changes with any schema of the local server or of a peer: version 3's index has a hash of each. What a peer without
+/// one serves is told by its discovery.
+fn key(local: Option<&Bytes>, peers: &[Arc<Peer>]) -> u64 {
     let mut hasher = DefaultHasher::new();
     local.hash(&mut hasher);
     for peer in peers {
         peer.id.hash(&mut hasher);
-        for (path, entry) in peer.openapi().iter().flat_map(|o| &o.index.paths) {
+        let documents = peer.documents();
+        let served = documents.map(|heard| Arc::as_ptr(&heard.served) as usize);
+        let index = peer.openapi().filter(|it| !it.index.paths.is_empty());
+        let without_index = served.filter(|_| index.is_none());
+        without_index.hash(&mut hasher);
+        for (path, entry) in index.iter().flat_map(|it| &it.index.paths) {
             (path, &entry.server_relative_url).hash(&mut hasher);
         }
     }
     hasher.finish()
 }
 
-async fn build(shared: &Shared, local: Bytes, peers: Vec<Arc<Peer>>, key: u64) -> Option<Merged> {
+async fn build(shared: &Shared, local: Option<Bytes>, peers: Vec<Arc<Peer>>) -> Option<Merged> {
     let asked = peers.len();
     let own_id = shared.snapshot.load().view.local_id().clone();
-    let mut others = Vec::new();
+    let mut documents = Vec::new();
     for peer in peers {
         if let Some(document) = read(shared, &own_id, &peer).await {
-            others.push(document);
+            documents.push(document);
         }
     }
-    let complete = others.len() == asked;
-    let merge = tokio::task::spawn_blocking(move || merge(&local, &others));
-    let bytes = merge.await.ok()??;
-    let etag = HeaderValue::from_str(&format!("\"{key:016X}\"")).ok()?;
+    let complete = documents.len() == asked;
+    documents.splice(0..0, local);
+    let merge = tokio::task::spawn_blocking(move || {
+        let bytes = merge(&documents)?;
+        let etag = HeaderValue::from_str(&peerage_core::etag::etag_of(&bytes)).ok()?;
+        Some((bytes, etag))
+    });
+    let (bytes, etag) = merge.await.ok()??;
     Some(Merged {
-        bytes: bytes.into(),
+        bytes,
         etag,
         complete,
     })
@@ -140,8 +148,13 @@ async fn read(shared: &Shared, own_id: &str, peer: &Peer) -> Option<Bytes> {
     }
 }
 
-fn merge(local: &[u8], others: &[Bytes]) -> Option<Vec<u8>> {
-    let mut merged: Map<String, Value> = serde_json::from_slice(local).ok()?;
+/// The first document with what the others have beside it. One that is alone stays as it was written.
+fn merge(documents: &[Bytes]) -> Option<Bytes> {
+    let (first, others) = documents.split_first()?;
+    let mut merged: Map<String, Value> = serde_json::from_slice(first).ok()?;
+    if others.is_empty() {
+        return Some(first.clone());
+    }
     for other in others {
         let Ok(mut other) = serde_json::from_slice::<Map<String, Value>>(other) else {
             continue;
@@ -160,7 +173,7 @@ fn merge(local: &[u8], others: &[Bytes]) -> Option<Vec<u8>> {
             }
         }
     }
-    serde_json::to_vec(&merged).ok()
+    serde_json::to_vec(&merged).ok().map(Bytes::from)
 }
 
 #[cfg(test)]
@@ -170,17 +183,20 @@ mod tests {
 
     #[test]
     fn peers_add_what_is_missing_and_change_nothing() {
-        let local = br#"{"swagger":"2.0","paths":{"/a":1},"definitions":{"A":"ours"}}"#;
-        let others = [
+        let first = br#"{"swagger":"2.0","paths":{"/a":1},"definitions":{"A":"ours"}}"#;
+        let documents = [
+            Bytes::from_static(first),
             Bytes::from_static(
                 br#"{"swagger":"x","paths":{"/a":2,"/b":2},"definitions":{"A":"theirs","B":1}}"#,
             ),
             Bytes::from_static(b"no json"),
             Bytes::from_static(br#"{"paths":7,"definitions":{"C":1}}"#),
         ];
-        let merged: Value = serde_json::from_slice(&merge(local, &others).unwrap()).unwrap();
+        let merged: Value = serde_json::from_slice(&merge(&documents).unwrap()).unwrap();
         let expected = serde_json::json!({"swagger":"2.0","paths":{"/a":1,"/b":2},"definitions":{"A":"ours","B":1,"C":1}});
         assert_eq!(merged, expected);
-        assert_eq!(merge(b"nonsense", &others), None);
+        assert_eq!(merge(&documents[2..]), None, "the first is what counts");
+        assert_eq!(merge(&documents[..1]).unwrap(), &first[..]);
+        assert_eq!(merge(&[]), None);
     }
 }

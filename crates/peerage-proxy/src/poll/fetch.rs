@@ -20,6 +20,9 @@ use crate::headers::{self, GUARD, GUARD_VALUE, PEER};
 /// What Kubernetes' servers put into Accept when they ask each other for discovery.
 pub(crate) const PEER_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 
+/// What a front asks with: the same, and for the older form of servers from 1.26 to 1.29.
+pub(crate) const FRONT_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+
 /// A document as it came, or the news that it is the one we have.
 #[derive(Debug)]
 pub(crate) enum Fetched {

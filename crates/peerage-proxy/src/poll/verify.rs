@@ -2,7 +2,8 @@
 //!
 //! A peer that does not know `profile=nopeer` (or stands behind a load balancer) may list what all servers serve
 //! together; sending it requests for that would be a wrong 404. The legacy list of a group-version is never merged by
-//! Kubernetes' servers, so it tells. Asked only when a peer's document changed, and only for what this server lacks.
+//! Kubernetes' servers, so it tells. Asked only when a peer's document changed, and only for what this server lacks; a
+//! front, which has nothing itself, asks for everything that changed.
 //!
 //! Differs: kube-apiserver believes what it is sent.
 //!
@@ -11,62 +12,100 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use http::StatusCode;
 use peerage_core::discovery::{
-    ApiGroupDiscovery, ApiGroupDiscoveryList, ApiVersionDiscovery, read_api_resources,
+    ApiGroupDiscovery, ApiGroupDiscoveryList, ApiResourceList, ApiVersionDiscovery,
 };
 use tokio::time::Instant;
 
-use super::fetch::{Fetch, FetchError, Fetched, fetch};
-use super::what;
-use crate::peer::{Heard, Link};
-use crate::shared::Shared;
+use super::lists::{Asker, Lists};
+use crate::peer::{Heard, Part};
 
-/// Group-versions asked about per change: more than two releases lie apart.
+/// Group-versions that a server asks about per change: more than two releases lie apart.
 const MAX_ASKED: usize = 64;
+
+/// The same for a front: all of a large cluster.
+const MAX_ASKED_BY_FRONT: usize = 2000;
 
 /// Takes out of `groups` what the peer lists but says it does not serve. Returns how many APIs that were.
 pub(super) async fn keep_own(
-    shared: &Shared,
-    link: &Link,
-    own_id: &str,
+    asker: Asker<'_>,
+    lists: &mut Lists,
     old: Option<&Heard>,
-    groups: &ApiGroupDiscoveryList,
+    core: &Part,
+    groups: &Part,
 ) -> (ApiGroupDiscoveryList, usize) {
-    let mut kept = groups.clone();
-    // A front serves nothing itself; what was found out before need not be asked again.
-    let known = match (&shared.front, old) {
-        (Some(_), Some(old)) => Some(old.served.clone()),
-        _ => shared.snapshot.load().view.local_documents().cloned(),
-    };
-    let Some(known) = known else {
+    let mut kept = (*groups.list).clone();
+    let Some(asked) = to_ask(asker, old, core, groups) else {
         return (kept, 0);
     };
     // One deadline for all: what has not been asked about by then is believed.
-    let deadline = Instant::now() + shared.options.poll.deadline;
+    let deadline = Instant::now() + asker.shared.options.poll.deadline;
+    let anew: HashSet<&str> = asked.iter().map(|(_, name)| &**name).collect();
+    lists.retain(|it| !anew.contains(it));
+    let names = asked.iter().map(|(_, name)| name.clone());
+    let _ = lists.read(asker, names.collect(), deadline).await;
     let mut dropped = 0;
-    for (at, version) in beyond(groups, &known.apis()) {
-        let path = format!("/apis/{}/{version}", groups.items[at].name());
-        if let Some(served) = served(shared, link, own_id, &path, deadline).await {
-            dropped += retain(Arc::make_mut(&mut kept.items[at]), &version, &served);
-        }
+    for (at, name) in &asked {
+        let (Some(at), Some((_, version))) = (at, name.rsplit_once('/')) else {
+            continue;
+        };
+        let served = match lists.get(name) {
+            Some(list) => served(list),
+            None if lists.is_absent(name) => HashSet::new(),
+            None => continue,
+        };
+        dropped += retain(Arc::make_mut(&mut kept.items[*at]), version, &served);
     }
     kept.items.retain(|group| !group.versions.is_empty());
     (kept, dropped)
 }
 
-/// The group-versions of `theirs` in which there is more than in `ours`: place of the group, and version.
-fn beyond(theirs: &ApiGroupDiscoveryList, ours: &ApiGroupDiscoveryList) -> Vec<(usize, String)> {
+/// Which group-versions to ask about (`apps/v1`), each with the place of its group; none of the core group.
+fn to_ask(
+    asker: Asker<'_>,
+    old: Option<&Heard>,
+    core: &Part,
+    groups: &Part,
+) -> Option<Vec<(Option<usize>, String)>> {
+    let nothing = ApiGroupDiscoveryList::default();
+    let mut asked = Vec::new();
+    if asker.shared.front.is_some() {
+        let before = old.map_or(&nothing, |old| &old.core.list);
+        let changed = beyond(&core.list, before, |new, old| old != Some(new));
+        asked.extend(changed.into_iter().map(|(_, name)| (None, name)));
+        let before = old.map_or(&nothing, |old| &old.groups.list);
+        let changed = beyond(&groups.list, before, |new, old| old != Some(new));
+        asked.extend(changed.into_iter().map(|(at, name)| (Some(at), name)));
+        asked.truncate(MAX_ASKED_BY_FRONT);
+    } else {
+        let snapshot = asker.shared.snapshot.load();
+        let ours = snapshot.view.local_documents()?.apis();
+        let more = beyond(&groups.list, &ours, has_more);
+        asked.extend(more.into_iter().map(|(at, name)| (Some(at), name)));
+        asked.truncate(MAX_ASKED);
+    }
+    Some(asked)
+}
+
+/// The group-versions of `theirs` that differ in this way from `ours`: place of the group, and name (`apps/v1`).
+fn beyond(
+    theirs: &ApiGroupDiscoveryList,
+    ours: &ApiGroupDiscoveryList,
+    differ: impl Fn(&ApiVersionDiscovery, Option<&ApiVersionDiscovery>) -> bool,
+) -> Vec<(usize, String)> {
     let mut beyond = Vec::new();
     for (at, group) in theirs.items.iter().enumerate() {
         let own = ours.group(group.name());
         for version in &group.versions {
-            if has_more(version, own.and_then(|g| g.version(&version.version))) {
-                beyond.push((at, version.version.clone()));
+            if differ(version, own.and_then(|g| g.version(&version.version))) {
+                let name = match group.name() {
+                    "" => version.version.clone(),
+                    group => format!("{group}/{}", version.version),
+                };
+                beyond.push((at, name));
             }
         }
     }
-    beyond.truncate(MAX_ASKED);
     beyond
 }
 
@@ -80,40 +119,29 @@ fn has_more(theirs: &ApiVersionDiscovery, ours: Option<&ApiVersionDiscovery>) ->
         .any(|resource| ours.resource(&resource.resource).is_none())
 }
 
-/// What the peer's own list of this group-version has; `None` if that cannot be said.
-async fn served(
-    shared: &Shared,
-    link: &Link,
-    own_id: &str,
-    path: &str,
-    deadline: Instant,
-) -> Option<HashSet<String>> {
-    let what = Fetch {
-        accept: Some("application/json"),
-        deadline,
-        ..what(shared, own_id, path)
+/// What the list names: resources, and what is only there for its subresources.
+fn served(list: &ApiResourceList) -> HashSet<&str> {
+    let parent = |name: &'_ str| {
+        name.split_once('/')
+            .map_or(name.len(), |(parent, _)| parent.len())
     };
-    match fetch(&link.upstream, what).await {
-        Ok(Fetched::Document { bytes, .. }) => {
-            let list = read_api_resources(&bytes).ok()?;
-            Some(list.resources.into_iter().map(|r| r.name).collect())
-        }
-        Err(FetchError::Status(StatusCode::NOT_FOUND)) => Some(HashSet::new()),
-        _ => None,
-    }
+    let names = list.resources.iter().map(|it| &it.name[..parent(&it.name)]);
+    names.collect()
 }
 
-fn retain(group: &mut ApiGroupDiscovery, version: &str, served: &HashSet<String>) -> usize {
+fn retain(group: &mut ApiGroupDiscovery, version: &str, served: &HashSet<&str>) -> usize {
     let mut dropped = 0;
     for it in &mut group.versions {
-        if it.version == version {
+        if it.version == version && !it.freshness.is_stale() {
             let before = it.resources.len();
-            it.resources.retain(|r| served.contains(&r.resource));
+            it.resources.retain(|r| served.contains(&*r.resource));
             dropped += before - it.resources.len();
         }
     }
-    group
-        .versions
-        .retain(|it| it.version != version || !it.resources.is_empty());
+    // A version that lists nothing was not emptied here, unless something was dropped.
+    if dropped > 0 {
+        let emptied = |it: &ApiVersionDiscovery| it.version == version && it.resources.is_empty();
+        group.versions.retain(|it| !emptied(it));
+    }
     dropped
 }

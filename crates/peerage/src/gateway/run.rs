@@ -63,7 +63,9 @@ async fn options(settings: GatewaySettings) -> Result<GatewayOptions, Failure> {
         discovery_authorization_ttl: settings.discovery_authorization_ttl,
         name_server_to_all: settings.header_for_all,
         rendering: Rendering {
+            // Differs: the newest servers do not any more; kubectl 1.26 to 1.29 sees everything in one request by it.
             serves_v2beta1: true,
+            writes_protobuf: true,
             ..Rendering::default()
         },
         audit: audit_log(settings.audit.as_ref(), audit_metrics.clone())?,

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `controllers` | that a real kube-controller-manager behind the older server deletes what it should and nothing else |
 //! | `data_path` | that what goes through a gateway is what a server sent, as it sent it, whatever happens meanwhile |
+//! | `discovery` | that a gateway's discovery and OpenAPI are what the newer server's would be, and whose they are to read |
 //! | `fidelity` | that a real kube-apiserver and `peerage apiserver` on one etcd take each other for peers |
 //! | `gateway` | that clients of a gateway get what any server behind it can do |
 //! | `identity` | that servers behind a gateway take each client for whom they take it without, whatever it sends |
@@ -19,6 +20,7 @@
 
 mod controllers;
 mod data_path;
+mod discovery;
 mod fidelity;
 mod gateway;
 mod identity;
