@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::uri::Authority;
+use peerage_auth::identity_headers::Family;
 use peerage_core::User;
 use peerage_etcd::EtcdOptions;
 use peerage_http::ClientTls;
@@ -67,7 +68,16 @@ pub struct LeaseOptions {
     /// Connections to the servers that are asked.
     pub tls: ClientTls,
     /// As whom; none for whoever the connection's certificate says we are.
-    pub user: Option<User>,
+    pub user: Option<LeaseUser>,
+}
+
+/// Whom a front proxy says that it speaks for when it reads Leases.
+#[derive(Clone, Debug)]
+pub struct LeaseUser {
+    /// The user.
+    pub user: User,
+    /// In which headers servers are told.
+    pub family: Family,
 }
 
 /// How endpoint keys are read.

@@ -34,6 +34,8 @@ mod hold;
 mod identity;
 mod observability;
 mod openapi;
+mod pressure;
+mod retries;
 mod routing;
 mod streams;
 mod trust;

@@ -1,7 +1,7 @@
 //! What can be seen of the proxy's work.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use http::StatusCode;
 use peerage_auth::VerifiedPeer;
@@ -107,8 +107,14 @@ impl Write for Lines {
     }
 }
 
+/// While there is only one subscriber, `tracing` asks the thread that logs a line for the first time, which may be that of
+/// another test, whether anybody wants it. With two it asks both.
+static ANOTHER: LazyLock<tracing::Dispatch> =
+    LazyLock::new(|| tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default()));
+
 impl Lines {
     fn install(&self) -> tracing::subscriber::DefaultGuard {
+        LazyLock::force(&ANOTHER);
         let lines = self.clone();
         let subscriber = tracing_subscriber::fmt()
             .with_ansi(false)

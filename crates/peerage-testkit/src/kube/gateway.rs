@@ -58,6 +58,12 @@ impl RunningGateway {
             .unwrap()
     }
 
+    /// What it knows of the servers behind it.
+    pub async fn own_state(&self) -> serde_json::Value {
+        let state = crate::daemon::plain(self.admin, "GET", "/debug/peers", "").await;
+        serde_json::from_str(&state.unwrap()).unwrap()
+    }
+
     /// Whether it says that it is ready.
     pub async fn says_ready(&self) -> bool {
         crate::daemon::plain(self.admin, "GET", "/readyz", "")

@@ -7,7 +7,9 @@ use peerage_auth::identity_headers::Family;
 use peerage_auth::{AuthenticatorOptions, RequestHeaderOptions};
 use peerage_core::User;
 use peerage_etcd::EtcdOptions;
-use peerage_gateway::sources::{DnsName, EtcdSource, Found, LeaseOptions, SourceOptions, Sources};
+use peerage_gateway::sources::{
+    DnsName, EtcdSource, Found, LeaseOptions, LeaseUser, SourceOptions, Sources,
+};
 use peerage_gateway::{GatewayError, GatewayOptions};
 use peerage_http::tls::{ClientTlsOptions, ServerTlsOptions};
 use peerage_http::{ClientTls, Pem, ServerTls, TlsError};
@@ -83,9 +85,12 @@ fn sources(settings: &GatewaySettings) -> Result<SourceOptions, Failure> {
         let as_front_proxy = settings.identity == IdentityFlag::FrontProxy;
         Ok(LeaseOptions {
             tls: server_tls(settings, true)?,
-            user: as_front_proxy.then(|| User {
-                name: name.to_owned(),
-                ..User::default()
+            user: as_front_proxy.then(|| LeaseUser {
+                user: User {
+                    name: name.to_owned(),
+                    ..User::default()
+                },
+                family: family(settings),
             }),
         })
     });

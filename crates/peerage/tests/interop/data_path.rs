@@ -12,6 +12,8 @@ use tokio::time::timeout;
 
 use crate::gateway::{GATEWAYS, NEWER_ONLY};
 
+mod failures;
+
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
 fn maps(namespace: &str) -> String {

@@ -9,13 +9,14 @@ use http::header::ACCEPT;
 use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt as _;
 use peerage_auth::identity_headers::{self, IdentityError};
-use peerage_core::User;
 use peerage_http::body::{self, CollectError};
 use peerage_http::{Request, Response, SendError, Upstream};
 use peerage_proxy::record::registered::{self, Registered};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
+
+use crate::sources::LeaseUser;
 
 /// For a list, and for the head of a watch.
 pub(super) const DEADLINE: Duration = Duration::from_secs(10);
@@ -80,7 +81,7 @@ pub(super) struct List {
 }
 
 /// Asks for all Leases.
-pub(super) async fn list(upstream: &Upstream, user: Option<&User>) -> Result<List, AskError> {
+pub(super) async fn list(upstream: &Upstream, user: Option<&LeaseUser>) -> Result<List, AskError> {
     let deadline = Instant::now() + DEADLINE;
     let answer = async {
         let response = send(upstream, user, LIST).await?;
@@ -95,7 +96,7 @@ pub(super) async fn list(upstream: &Upstream, user: Option<&User>) -> Result<Lis
 /// Asks for everything that happens after a version.
 pub(super) async fn watch(
     upstream: &Upstream,
-    user: Option<&User>,
+    user: Option<&LeaseUser>,
     version: &str,
 ) -> Result<Lines, AskError> {
     let target = format!("{WATCH}{version}");
@@ -108,21 +109,21 @@ pub(super) async fn watch(
 
 async fn send(
     upstream: &Upstream,
-    user: Option<&User>,
+    user: Option<&LeaseUser>,
     target: &str,
 ) -> Result<Response, AskError> {
     let mut request: Request = http::Request::get(target).body(peerage_http::empty())?;
     let headers = request.headers_mut();
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
     if let Some(user) = user {
-        identity_headers::set(headers, user)?;
+        identity_headers::set_as(&user.family, headers, &user.user)?;
     }
     let response = upstream.send(request).await?;
     match response.status() {
         StatusCode::OK => Ok(response),
         status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => Err(AskError::Refused {
             who: user
-                .map_or("the gateway's certificate", |user| &user.name)
+                .map_or("the gateway's certificate", |user| &user.user.name)
                 .to_owned(),
             status,
         }),

@@ -70,6 +70,10 @@ pub(super) fn certificates(pki: &Pki) {
 fn spoofs() -> Vec<Vec<(&'static str, &'static str)>> {
     vec![
         vec![
+            ("X-Kubernetes-Peer-Proxied", "true"),
+            ("x-kubernetes-peer-proxied", "false"),
+        ],
+        vec![
             ("X-Remote-User", "root"),
             ("X-Remote-Group", "system:masters"),
         ],
