@@ -8,11 +8,12 @@ mod run;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
 use crate::apiserver::settings::{KeyPairFiles, default_data_dir};
-use crate::common_flags::parse_bool;
+use crate::common_flags::{parse_bool, parse_duration};
 use crate::exit::{Failure, Kind};
 use crate::logging::LogFlags;
 pub use run::run;
@@ -42,6 +43,9 @@ pub struct StoreFlags {
     /// Address to listen on; port 0 for any free one
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:2379")]
     pub listen_client_urls: String,
+    /// How often a watch that asks for it is told how far it has come, which is what kube-apiservers' reads wait for
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_interval)]
+    pub watch_progress_notify_interval: Duration,
     /// Serving certificate
     #[arg(long, value_name = "FILE")]
     pub cert_file: Option<PathBuf>,
@@ -60,6 +64,15 @@ pub struct StoreFlags {
     /// Flags of logging.
     #[command(flatten)]
     pub log: LogFlags,
+}
+
+/// Reads a duration that something is repeated after.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_duration(text)?;
+    match interval.is_zero() {
+        true => Err("it has to be above zero".to_owned()),
+        false => Ok(interval),
+    }
 }
 
 /// Why the settings are refused.
@@ -157,6 +170,8 @@ pub struct StoreSettings {
     pub place: Place,
     /// Where it listens.
     pub listen: SocketAddr,
+    /// How often a watch that asks for it is told how far it has come.
+    pub progress: Duration,
     /// How it is protected; plain text without.
     pub tls: Option<Tls>,
 }
@@ -169,6 +184,7 @@ impl StoreSettings {
         Ok(Self {
             place: place(flags, data_dir)?,
             tls: tls(flags, secure, listen)?,
+            progress: flags.watch_progress_notify_interval,
             listen,
         })
     }
@@ -276,6 +292,7 @@ mod tests {
         );
         assert_eq!(settings.listen.to_string(), "127.0.0.1:2379");
         assert_eq!(settings.tls, None);
+        assert_eq!(settings.progress, Duration::from_secs(5));
     }
 
     #[test]
@@ -319,6 +336,7 @@ mod tests {
                 "not like https",
             ),
             (&["--storage=etcd"], "sqlite:FILE"),
+            (&["--watch-progress-notify-interval=0"], "above zero"),
             (&["--quota-backend-bytes=1"], "too small"),
             (
                 &[

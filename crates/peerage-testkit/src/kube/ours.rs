@@ -30,6 +30,8 @@ impl PeerageStore {
                 "store".to_owned(),
                 format!("--storage=sqlite:{}", file.display()),
                 format!("--listen-client-urls=http://{address}"),
+                // etcd's own, so that what is compared with etcd is told as often.
+                "--watch-progress-notify-interval=10m".to_owned(),
             ],
             hostname: None,
             directory: directory.to_owned(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use peerage_etcd::{ServeError, ServeOptions, StoreTls, serve};
 use peerage_http::reload;
 use peerage_store::Store;
-use peerage_store::memory::MemoryStore;
+use peerage_store::memory::{MemoryOptions, MemoryStore};
 use peerage_store::sqlite::{SqliteOptions, SqliteStore};
 use tokio::net::TcpListener;
 
@@ -44,7 +44,7 @@ async fn offer(settings: &StoreSettings, signals: &Signals) -> Result<(), Failur
             settings.listen
         ))
     })?;
-    let store = open(&settings.place).await?;
+    let store = open(settings).await?;
     let address = listener.local_addr().unwrap_or(settings.listen);
     let scheme = if options.tls.is_some() {
         "https"
@@ -65,9 +65,11 @@ fn load(tls: &Tls) -> Result<StoreTls, ServeError> {
     )
 }
 
-async fn open(place: &Place) -> Result<Arc<dyn Store>, Failure> {
-    let Place::Sqlite { file, max_pages } = place else {
-        return Ok(Arc::new(MemoryStore::new()));
+async fn open(settings: &StoreSettings) -> Result<Arc<dyn Store>, Failure> {
+    let Place::Sqlite { file, max_pages } = &settings.place else {
+        let mut options = MemoryOptions::default();
+        options.watch.progress_interval = settings.progress;
+        return Ok(Arc::new(MemoryStore::with_options(options)));
     };
     if let Some(parent) = file
         .parent()
@@ -78,6 +80,7 @@ async fn open(place: &Place) -> Result<Arc<dyn Store>, Failure> {
     }
     let mut options = SqliteOptions::default();
     options.max_page_count = *max_pages;
+    options.watch.progress_interval = settings.progress;
     let store = SqliteStore::open(file, options).await;
     Ok(Arc::new(
         store.map_err(|e| Failure::new(Kind::Unavailable, e))?,

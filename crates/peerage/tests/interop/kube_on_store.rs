@@ -56,22 +56,13 @@ fn differing(run: &Run) -> Vec<(&str, Vec<String>)> {
 /// The conversation on both stores; at most so many steps differ from the recording, which was made with other
 /// certificates, and the same ones.
 async fn is_the_same_on_both(name: &str, most: usize) {
-    for last in [false, true] {
-        let (etcd, ours) = tokio::join!(
-            conversation(name, Backend::Etcd("3.6")),
-            conversation(name, Backend::Peerage(Path::new(PEERAGE)))
-        );
-        // Whether a bookmark comes within a step that lasts about as long as kube-apiserver's timer of bookmarks is
-        // chance, on either store: what differs once has to agree the second time.
-        if !last && differing(&ours) != differing(&etcd) {
-            eprintln!("once more:\n{}\n{}", ours.in_words(), etcd.in_words());
-            continue;
-        }
-        assert_eq!(differing(&ours), differing(&etcd), "{}", ours.in_words());
-        let differ = ours.differing().count();
-        assert!(differ <= most, "{differ} differ\n{}", ours.in_words());
-        return;
-    }
+    let (etcd, ours) = tokio::join!(
+        conversation(name, Backend::Etcd("3.6")),
+        conversation(name, Backend::Peerage(Path::new(PEERAGE)))
+    );
+    assert_eq!(differing(&ours), differing(&etcd), "{}", ours.in_words());
+    let differ = ours.differing().count();
+    assert!(differ <= most, "{differ} differ\n{}", ours.in_words());
 }
 
 #[tokio::test]

@@ -120,6 +120,7 @@ impl World {
     async fn recover(&self) {
         self.server("newer-a").ready().await;
         self.server("newer-b").ready().await;
+        versions::acquaint(self.server("older")).await;
         for way in self.ways() {
             until("the newer servers' API is back", || async {
                 let read = Outgoing::new("GET", NEWER_ONLY);
