@@ -18,6 +18,8 @@ mod rights;
 mod series;
 mod servers;
 mod skew;
+#[cfg(test)]
+mod tests;
 mod watch;
 mod world;
 
@@ -36,7 +38,8 @@ pub use print::What;
 /// What `--help` says after the flags.
 pub const AFTER_HELP: &str = "\
 SERVER is context:NAME (or NAME) of the kubeconfig, or https://HOST:PORT; without any, all contexts of the kubeconfig \
-are checked. Name every server by itself and not a load balancer. A gateway's address is one like any other.\n\n\
+are checked. Name every server by itself and not a load balancer. A gateway's address is one like any other; \
+--gateway asks it how it is.\n\n\
 Examples:\n  \
   peerage check\n  \
   peerage check https://10.0.0.1:6443 https://10.0.0.2:6443 --watch\n  \
@@ -53,6 +56,9 @@ pub struct CheckFlags {
     /// The servers to check [default: all contexts of the kubeconfig]
     #[arg(value_name = "SERVER")]
     pub server: Vec<String>,
+    /// A gateway's own address, http://HOST:PORT of its --admin-bind-address, to check as well (repeat)
+    #[arg(long, value_name = "URL")]
+    pub gateway: Vec<String>,
     /// Static pod of a kube-apiserver, to check the flags of (repeat)
     #[arg(long, value_name = "FILE")]
     pub manifest: Vec<PathBuf>,
@@ -133,6 +139,7 @@ fn plan(flags: &CheckFlags) -> Result<Plan, Failure> {
         targets: targets(flags)?,
         wait: flags.timeout,
         front_proxy,
+        gateways: flags.gateway.clone(),
         manifests,
     })
 }

@@ -145,6 +145,26 @@ impl ApiClient {
         })
     }
 
+    /// A client of a plain HTTP address on loopback, without credentials.
+    pub fn plain(url: &str) -> Result<Self, ClientError> {
+        let address = url
+            .strip_prefix("http://")
+            .map(|rest| rest.trim_end_matches('/'));
+        let address = address.filter(|it| it.parse::<http::uri::Authority>().is_ok());
+        let address = address.ok_or_else(|| ClientError::Setup {
+            url: url.to_owned(),
+            problem: "the URL has to be http://host:port".to_owned(),
+        })?;
+        let mut options = UpstreamOptions::new(address, ClientTls::plain());
+        options.first_byte_timeout = PATIENCE;
+        Ok(Self {
+            upstream: Upstream::new(options),
+            url: url.to_owned(),
+            token: None,
+            headers: HeaderMap::new(),
+        })
+    }
+
     /// The same client with headers that every request carries.
     #[must_use]
     pub fn with_headers(mut self, headers: HeaderMap) -> Self {

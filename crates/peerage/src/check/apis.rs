@@ -134,7 +134,7 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
         }
     }
     items.extend(subresources(&answering));
-    items.extend(world.read.iter().map(|it| judge_read(world, it)));
+    items.extend(judge_reads(world));
     items
 }
 
@@ -388,7 +388,7 @@ fn subresources(servers: &[&Server]) -> Option<Item> {
         return None;
     }
     let list = some(&some_have, NAMED);
-    if servers.iter().all(|it| it.is_peerage()) {
+    if servers.iter().all(|it| it.is_behind_peerage()) {
         return Some(Item::pass(
             SUBRESOURCES,
             "",
@@ -423,7 +423,35 @@ fn subresources_of(shown: &super::world::Shown) -> BTreeSet<String> {
     names
 }
 
-fn judge_read(world: &World, read: &ReadThrough) -> Item {
+/// What could not be read through every server, one by one, and all that could in one line.
+fn judge_reads(world: &World) -> Vec<Item> {
+    let mut items: Vec<Item> = world
+        .read
+        .iter()
+        .filter_map(|it| judge_read(world, it))
+        .collect();
+    let is_read = |it: &&ReadThrough| judge_read(world, it).is_none();
+    let read = world.read.iter().filter(is_read);
+    let (objects, lists): (Vec<&ReadThrough>, Vec<&ReadThrough>) =
+        read.partition(|it| it.object.is_some());
+    let paths: Vec<String> = objects
+        .iter()
+        .filter_map(|it| Some(it.object.as_ref()?.0.clone()))
+        .chain(lists.iter().map(|it| it.path.clone()))
+        .collect();
+    if !paths.is_empty() {
+        let says = format!(
+            "of APIs that only some serve, {} objects and {} empty lists are read through every server: {}",
+            objects.len(),
+            lists.len(),
+            some(&paths, NAMED)
+        );
+        items.push(Item::pass(READ, "", says));
+    }
+    items
+}
+
+fn judge_read(world: &World, read: &ReadThrough) -> Option<Item> {
     let (path, answers) = match &read.object {
         Some((path, answers)) => (path, answers),
         None => (&read.path, &read.list),
@@ -446,26 +474,16 @@ fn judge_read(world: &World, read: &ReadThrough) -> Item {
         }
     }
     if !failed.is_empty() {
-        return Item::fail(READ, path, failed.join("; "))
-            .fix("see what is said of `proxy`, `peer-port` and `front-proxy`");
+        let fix = "see what is said of `proxy`, `peer-port` and `front-proxy`";
+        return Some(Item::fail(READ, path, failed.join("; ")).fix(fix));
     }
-    if forbidden {
-        let resource = read
-            .path
-            .trim_start_matches("/apis/")
-            .trim_start_matches("/api/");
-        return Item::warn(READ, path, "may not be read (403)").fix(format!(
+    let resource = read
+        .path
+        .trim_start_matches("/apis/")
+        .trim_start_matches("/api/");
+    forbidden.then(|| {
+        Item::warn(READ, path, "may not be read (403)").fix(format!(
             "the right that is missing: get and list {resource}"
-        ));
-    }
-    let what = if read.object.is_some() {
-        "an object"
-    } else {
-        "the empty list"
-    };
-    Item::pass(
-        READ,
-        path,
-        format!("{what} of an API that only some serve, read through every server"),
-    )
+        ))
+    })
 }

@@ -9,7 +9,13 @@ const CHECK: &str = "rerouted";
 
 /// Judges the counters of every server that shows any.
 pub(super) fn judge(world: &World) -> Vec<Item> {
-    world.servers.iter().filter_map(judge_server).collect()
+    let servers = world.servers.iter().filter_map(judge_server);
+    let gateways = world.gateways.iter().filter_map(|gateway| {
+        let answer = good(&gateway.metrics).ok()?;
+        let text = String::from_utf8_lossy(&answer.body);
+        Some(judge_text(&gateway.url, &text))
+    });
+    servers.chain(gateways).collect()
 }
 
 fn judge_server(server: &Server) -> Option<Item> {

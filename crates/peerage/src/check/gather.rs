@@ -14,7 +14,8 @@ use super::apis::{self, Differing};
 use super::handshake::{self, HandshakeError};
 use super::records;
 use super::world::{
-    Ahead, Answers, Asked, CommandLine, Got, Port, Problem, ReadThrough, Server, Shown, World, good,
+    Ahead, Answers, Asked, CommandLine, Gateway, Got, Port, Problem, ReadThrough, Server, Shown,
+    World, good,
 };
 use crate::client::{ApiClient, LOCAL, MERGED, chain};
 use crate::discovery::{self, DiscoveryError};
@@ -25,7 +26,7 @@ pub(super) const PEER_NAME: &str = "kubernetes.default.svc";
 /// The most group-versions that are compared document by document.
 const MOST_VERSIONS: usize = 16;
 /// The most resources of which an object is read.
-const MOST_READ: usize = 4;
+const MOST_READ: usize = 16;
 /// The most ports that are tried.
 const MOST_PORTS: usize = 64;
 
@@ -44,6 +45,8 @@ pub(super) struct Plan {
     pub(super) wait: Duration,
     /// The front-proxy certificate and key to try.
     pub(super) front_proxy: Option<(String, String)>,
+    /// Gateways' own addresses.
+    pub(super) gateways: Vec<String>,
     /// Flags from files.
     pub(super) manifests: Vec<CommandLine>,
 }
@@ -51,7 +54,8 @@ pub(super) struct Plan {
 /// Asks everything.
 pub(super) async fn gather(plan: &Plan) -> World {
     let servers = plan.targets.iter().map(|target| server(target, plan));
-    let servers = join_all(servers).await;
+    let gateways = plan.gateways.iter().map(|url| gateway(url, plan.wait));
+    let (servers, gateways) = futures::future::join(join_all(servers), join_all(gateways)).await;
     let clients: Vec<Option<ApiClient>> = servers
         .iter()
         .map(|it| {
@@ -78,6 +82,7 @@ pub(super) async fn gather(plan: &Plan) -> World {
     World {
         now: Timestamp::now(),
         servers,
+        gateways,
         leases,
         endpoints,
         config,
@@ -141,6 +146,29 @@ async fn server(target: &Target, plan: &Plan) -> Server {
     }
     server.handshake = handshake;
     server
+}
+
+async fn gateway(url: &str, wait: Duration) -> Gateway {
+    let (ready, debug, metrics) = match ApiClient::plain(url) {
+        Ok(client) => {
+            join3(
+                get(&client, "/readyz", JSON, wait),
+                get(&client, "/debug/peers", JSON, wait),
+                get(&client, "/metrics", "text/plain", wait),
+            )
+            .await
+        }
+        Err(error) => {
+            let problem = chain(&error);
+            (Err(problem.clone()), Err(problem.clone()), Err(problem))
+        }
+    };
+    Gateway {
+        url: url.to_owned(),
+        ready,
+        debug,
+        metrics,
+    }
 }
 
 async fn answers(client: &ApiClient, wait: Duration) -> Result<Answers, String> {

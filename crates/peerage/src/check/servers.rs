@@ -4,8 +4,9 @@ use super::command_line::{GATE, ON_BY_DEFAULT};
 use super::report::{Item, some};
 use super::rights;
 use super::series::samples;
-use super::world::{Answers, Problem, Server, World, good};
+use super::world::{Answers, Gateway, Problem, Server, World, debug_peers, good};
 use crate::diff::lifecycle::Release;
+use serde_json::Value;
 
 const REACHABLE: &str = "reachable";
 const READY: &str = "ready";
@@ -16,9 +17,30 @@ const HOOK: &str = "poststarthook/mixed-version-proxy-handler";
 /// The first release whose proxy merges discovery and asks peers for what they serve themselves.
 const MERGES: Release = Release(1, 35);
 
-/// Judges each server by itself.
+/// Judges each server by itself, and each gateway.
 pub(super) fn judge(world: &World) -> Vec<Item> {
-    world.servers.iter().flat_map(judge_server).collect()
+    let servers = world.servers.iter().flat_map(judge_server);
+    servers
+        .chain(world.gateways.iter().flat_map(judge_gateway))
+        .collect()
+}
+
+fn judge_gateway(gateway: &Gateway) -> Vec<Item> {
+    let name = &gateway.url;
+    let ready = match good(&gateway.ready) {
+        Ok(_) => Item::pass(READY, name, "/readyz is good (a gateway)"),
+        Err(Problem::Other(text)) => Item::fail(READY, name, text)
+            .fix("start it, see what it says of its servers below, or correct --gateway (it is the gateway's --admin-bind-address)"),
+        Err(problem) => Item::fail(READY, name, format!("no gateway: {problem:?}"))
+            .fix("--gateway is the gateway's --admin-bind-address"),
+    };
+    let mut items = vec![ready];
+    items.extend(
+        debug_peers(&gateway.debug)
+            .map(|debug| peers(&debug, name))
+            .unwrap_or_default(),
+    );
+    items
 }
 
 fn judge_server(server: &Server) -> Vec<Item> {
@@ -51,7 +73,9 @@ fn judge_server(server: &Server) -> Vec<Item> {
         ready(name, answers),
         proxy(server, answers),
     ];
-    items.extend(peers(server));
+    if let Some(debug) = server.debug() {
+        items.extend(peers(&debug, name));
+    }
     items
 }
 
@@ -85,7 +109,16 @@ fn proxy(server: &Server, answers: &Answers) -> Item {
             ),
         };
     }
-    let release = server.version().map(|it| it.emulated);
+    if let Some(to) = server.gateway_to() {
+        return Item::pass(
+            PROXY,
+            name,
+            format!("a gateway (this was answered by {to})"),
+        );
+    }
+    let version = server.version();
+    let release = version.as_ref().map(|it| it.emulated);
+    let binary = version.as_ref().map(|it| it.binary);
     let text = match good(&answers.metrics) {
         Ok(answer) => String::from_utf8_lossy(&answer.body).into_owned(),
         Err(problem) => return without_metrics(name, answers, &problem),
@@ -110,7 +143,7 @@ fn proxy(server: &Server, answers: &Answers) -> Item {
             "the gate is on, but without --peer-ca-file it reroutes and merges nothing, and says nothing about it",
         )
         .fix("--peer-ca-file=/etc/kubernetes/pki/ca.crt (`peerage check --print kubeadm`)"),
-        Some(true) if release.is_some_and(|it| it < MERGES) => Item::warn(
+        Some(true) if binary.is_some_and(|it| it < MERGES) => Item::warn(
             PROXY,
             name,
             "on, but before 1.35 it merges no discovery, and takes newer peers' merged documents for their own: requests go to servers that answer 404",
@@ -136,14 +169,11 @@ fn without_metrics(name: &str, answers: &Answers, problem: &Problem) -> Item {
 }
 
 /// What one of Peerage's servers says of its peers.
-fn peers(server: &Server) -> Vec<Item> {
-    let Some(debug) = server.debug() else {
-        return Vec::new();
-    };
+fn peers(debug: &Value, name: &str) -> Vec<Item> {
     let peers = debug["peers"].as_array().cloned().unwrap_or_default();
     let items = peers.iter().map(|peer| {
         let text = |key: &str| peer[key].as_str().unwrap_or_default().to_owned();
-        let subject = format!("{} seen by {}", text("id"), server.name);
+        let subject = format!("{} seen by {}", text("id"), name);
         let (state, why) = (text("state"), text("why"));
         if let Some(message) = peer["error"]["message"].as_str() {
             return Item::warn(PEER, &subject, format!("{state}: {message}"))

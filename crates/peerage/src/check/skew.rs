@@ -104,7 +104,7 @@ fn judge_clock(name: &str, off: f64, what: &str) -> Item {
     if off < NOTICEABLE {
         return Item::pass(CLOCK, name, "right within two seconds");
     }
-    let says = format!("at least {off:.0} s {what}");
+    let says = format!("at least {:.0} s {what}", off.floor());
     let fix = "synchronise it (chrony, systemd-timesyncd): Leases, certificates and tokens are judged by it";
     match off < HARMFUL {
         true => Item::warn(CLOCK, name, says).fix(fix),

@@ -129,8 +129,19 @@ impl Server {
 
     /// What it says of its peers, if it is one of Peerage's.
     pub(super) fn debug(&self) -> Option<Value> {
-        let value = good(&self.answers()?.debug).ok()?.json();
-        (value["server"].is_string() && value["peers"].is_array()).then_some(value)
+        debug_peers(&self.answers()?.debug)
+    }
+
+    /// Who answered for it, if it is a gateway: those name the server that they sent a request to.
+    pub(super) fn gateway_to(&self) -> Option<String> {
+        let answers = self.answers()?;
+        let named = good(&answers.version).ok()?.header("x-peerage-peer")?;
+        (!self.is_peerage()).then(|| named.to_owned())
+    }
+
+    /// Whether requests through it take Peerage's proxy.
+    pub(super) fn is_behind_peerage(&self) -> bool {
+        self.is_peerage() || self.gateway_to().is_some()
     }
 
     /// What `/version` says.
@@ -138,6 +149,25 @@ impl Server {
         let value = good(&self.answers()?.version).ok()?.json();
         Version::read(&value)
     }
+}
+
+/// A proxy's state, if that is what was answered.
+pub(super) fn debug_peers(got: &Got) -> Option<Value> {
+    let value = good(got).ok()?.json();
+    (value["server"].is_string() && value["peers"].is_array()).then_some(value)
+}
+
+/// A gateway, as it answers on its own address.
+#[derive(Debug, Clone)]
+pub(super) struct Gateway {
+    /// Its address.
+    pub(super) url: String,
+    /// `/readyz`.
+    pub(super) ready: Got,
+    /// `/debug/peers`.
+    pub(super) debug: Got,
+    /// `/metrics`.
+    pub(super) metrics: Got,
 }
 
 /// What `/version` says.
@@ -215,6 +245,8 @@ pub(super) struct World {
     pub(super) now: Timestamp,
     /// The servers, in the order they were named.
     pub(super) servers: Vec<Server>,
+    /// Gateways' own addresses.
+    pub(super) gateways: Vec<Gateway>,
     /// The identity Leases.
     pub(super) leases: Got,
     /// The endpoints of the `kubernetes` Service.

@@ -1,0 +1,559 @@
+//! The checklist over servers made by hand: a pair of kube-apiservers as they should be, and each thing that may be
+//! wrong with them.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use jiff::Timestamp;
+use peerage_apiserver::server_id;
+use peerage_catalogue::{Catalogue, RuntimeConfig};
+use peerage_core::discovery::{ApiGroupDiscoveryList, DiscoveryVersion};
+use rcgen::{
+    CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    date_time_ymd,
+};
+use rustls::pki_types::CertificateDer;
+use serde_json::{Value, json};
+
+use super::apis;
+use super::gather::PEER_NAME;
+use super::handshake::{Handshake, HandshakeError};
+use super::judge::judge;
+use super::report::{Report, Verdict};
+use super::world::{Ahead, Answers, Asked, Got, Port, Problem, ReadThrough, Server, Shown, World};
+use crate::client::Answer;
+use crate::discovery::Form;
+use crate::pki::kubeconfig::Connection;
+
+const NOW: &str = "2030-06-01T12:00:00Z";
+
+/// A certificate authority and what it signs, with any dates.
+struct Pki(CertifiedIssuer<'static, KeyPair>);
+
+/// A serving certificate as it should be, to be changed.
+struct Leaf {
+    names: Vec<&'static str>,
+    years: (i32, i32),
+    usage: ExtendedKeyUsagePurpose,
+}
+
+fn leaf() -> Leaf {
+    Leaf {
+        names: vec!["10.0.0.1", PEER_NAME],
+        years: (2029, 2032),
+        usage: ExtendedKeyUsagePurpose::ServerAuth,
+    }
+}
+
+impl Pki {
+    fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2040, 1, 1);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    fn issue(&self, name: &str, leaf: &Leaf) -> (CertificateDer<'static>, String) {
+        let names: Vec<String> = leaf.names.iter().map(|it| (*it).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.not_before = date_time_ymd(leaf.years.0, 1, 1);
+        params.not_after = date_time_ymd(leaf.years.1, 1, 1);
+        params.extended_key_usages = vec![leaf.usage.clone()];
+        let signed = params
+            .signed_by(&KeyPair::generate().unwrap(), &self.0)
+            .unwrap();
+        (signed.der().clone(), signed.pem())
+    }
+
+    fn serving(&self, leaf: &Leaf) -> Result<Handshake, HandshakeError> {
+        Ok(Handshake {
+            certificates: vec![self.issue("kube-apiserver", leaf).0],
+            took: Duration::from_millis(3),
+        })
+    }
+}
+
+fn answer(status: u16, body: impl Into<Bytes>) -> Got {
+    Ok(Answer {
+        status: StatusCode::from_u16(status).unwrap(),
+        headers: HeaderMap::new(),
+        body: body.into(),
+    })
+}
+
+fn document(status: u16, value: &Value) -> Got {
+    answer(status, value.to_string())
+}
+
+fn forbidden() -> Got {
+    document(403, &json!({"kind": "Status", "message": "forbidden"}))
+}
+
+fn missing() -> Got {
+    answer(404, "404 page not found\n")
+}
+
+fn tagged(list: &ApiGroupDiscoveryList) -> Got {
+    let mut got = answer(200, list.to_json(DiscoveryVersion::V2)).unwrap();
+    got.headers.insert("etag", list.etag().parse().unwrap());
+    Ok(got)
+}
+
+const METRICS: &str = "kubernetes_feature_enabled{name=\"UnknownVersionInteroperabilityProxy\",stage=\"BETA\"} 1\n\
+    apiserver_rerouted_request_total{code=\"200\"} 4\n";
+const READY: &str = "[+]ping ok\n[+]poststarthook/mixed-version-proxy-handler ok\n";
+
+/// A kube-apiserver of a release with its own proxy, beside one of the newest.
+fn server(pki: &Pki, name: &str, release: &str, host: &str) -> Server {
+    let load = |it: &str| Catalogue::load(it, &RuntimeConfig::default()).unwrap();
+    let (own, newest) = (load(release), load("1.37"));
+    let merged = newest.groups_discovery();
+    let minor = release.trim_start_matches("1.");
+    let version = json!({"gitVersion": format!("v{release}.1"), "emulationMajor": "1", "emulationMinor": minor});
+    Server {
+        name: name.to_owned(),
+        connection: Connection {
+            url: format!("https://{host}:6443"),
+            server_name: None,
+            authority: Some(pki.pem()),
+            certificate: None,
+            key: None,
+            token: Some("t".to_owned()),
+        },
+        address: format!("{host}:6443"),
+        handshake: pki.serving(&Leaf {
+            names: vec!["10.0.0.1", "10.0.0.2", PEER_NAME],
+            ..leaf()
+        }),
+        answers: Ok(Answers {
+            ready: answer(200, READY),
+            version: document(200, &version),
+            metrics: answer(200, METRICS),
+            debug: missing(),
+            own: Ok(Shown {
+                apis: own.groups_discovery(),
+                core: own.core_discovery(),
+                form: Form::V2,
+            }),
+            merged: tagged(&merged),
+            merged_core: tagged(&newest.core_discovery()),
+            legacy: document(200, &json!(own.groups_discovery().to_legacy())),
+            openapi: document(200, &openapi_index(&own.groups_discovery())),
+            ahead: Some(Ahead {
+                least: -0.5,
+                most: 0.5,
+            }),
+        }),
+        as_peer: None,
+    }
+}
+
+fn openapi_index(apis: &ApiGroupDiscoveryList) -> Value {
+    let mut paths = serde_json::Map::new();
+    for group in &apis.items {
+        for version in &group.versions {
+            paths.insert(
+                format!("apis/{}/{}", group.name(), version.version),
+                json!({}),
+            );
+        }
+    }
+    json!({"paths": paths})
+}
+
+fn lease(hostname: &str, address: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": server_id(hostname),
+            "labels": {"kubernetes.io/hostname": hostname},
+            "annotations": {"kubernetes.io/peer-advertise-address": address},
+        },
+        "spec": {"holderIdentity": "x", "leaseDurationSeconds": 3600, "renewTime": "2030-06-01T11:59:55Z"},
+    })
+}
+
+fn world(pki: &Pki) -> World {
+    let servers = vec![
+        server(pki, "old", "1.36", "10.0.0.1"),
+        server(pki, "new", "1.37", "10.0.0.2"),
+    ];
+    let leases = json!({"items": [lease("old", "10.0.0.1:6443"), lease("new", "10.0.0.2:6443")]});
+    let endpoints = json!({"items": [{"endpoints": [{"addresses": ["10.0.0.1"]}, {"addresses": ["10.0.0.2"]}]}]});
+    let config = json!({"data": {
+        "requestheader-client-ca-file": Pki::new("front-proxy-ca").pem(),
+        "requestheader-allowed-names": "[\"front-proxy-client\"]",
+        "requestheader-username-headers": "[\"X-Remote-User\"]"}});
+    let port = |hostname: &str, host: &str| Port {
+        lease: server_id(hostname),
+        address: format!("{host}:6443"),
+        handshake: pki.serving(&leaf()),
+    };
+    let read = ReadThrough {
+        path: "/apis/storagemigration.k8s.io/v1/storageversionmigrations".to_owned(),
+        list: vec![document(200, &json!({})); 2],
+        object: None,
+    };
+    World {
+        now: NOW.parse::<Timestamp>().unwrap(),
+        servers,
+        gateways: Vec::new(),
+        leases: document(200, &leases),
+        endpoints: document(200, &endpoints),
+        config: document(200, &config),
+        pods: document(200, &json!({"items": []})),
+        manifests: Vec::new(),
+        front_proxy: None,
+        ports: vec![port("old", "10.0.0.1"), port("new", "10.0.0.2")],
+        asked: Vec::new(),
+        read: vec![read],
+    }
+}
+
+fn answers(world: &mut World, at: usize) -> &mut Answers {
+    world.servers[at].answers.as_mut().unwrap()
+}
+
+/// What turned out worse than it does for the pair as it should be.
+fn worse(report: &Report, than: &Report) -> Vec<String> {
+    let known = |check: &str, subject: &str| {
+        let found = than
+            .items
+            .iter()
+            .find(|it| it.check == check && it.subject == subject);
+        found.map_or(Verdict::Skip, |it| it.verdict)
+    };
+    let worse = report
+        .items
+        .iter()
+        .filter(|it| it.verdict > Verdict::Pass && it.verdict > known(it.check, &it.subject));
+    worse
+        .map(|it| {
+            format!(
+                "{} {} {}: {}",
+                it.verdict.word(),
+                it.check,
+                it.subject,
+                it.says
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn a_pair_as_it_should_be_passes_but_for_what_kubernetes_itself_lacks() {
+    let report = judge(&world(&Pki::new("ca")));
+    let mut failing: Vec<_> = report
+        .items
+        .iter()
+        .filter(|it| it.verdict > Verdict::Pass)
+        .map(|it| (it.verdict, it.check, it.subject.as_str()))
+        .collect();
+    failing.sort_unstable();
+    assert_eq!(
+        failing,
+        [
+            (Verdict::Warn, "legacy-discovery", "old"),
+            (Verdict::Warn, "openapi", "old"),
+            (Verdict::Warn, "subresources", ""),
+        ]
+        .into_iter()
+        .filter(|it| it.1 != "openapi")
+        .collect::<Vec<_>>(),
+        "{}",
+        report.in_words(120)
+    );
+    assert!(
+        report
+            .items
+            .iter()
+            .all(|it| it.verdict <= Verdict::Pass || it.fix.is_some())
+    );
+}
+
+type Change = Box<dyn Fn(&mut World)>;
+
+fn change(change: impl Fn(&mut World) + 'static) -> Change {
+    Box::new(change)
+}
+
+#[test]
+fn each_thing_that_is_wrong_is_found_and_nothing_else() {
+    let pki = Pki::new("ca");
+    let good = judge(&world(&pki));
+    let gate_off = METRICS.replace("} 1", "} 0");
+    let rows: Vec<(Change, &[&str])> = vec![
+        (
+            change(|it| it.servers[1].answers = Err("TLS: bad".into())),
+            &["fail reachable new: TLS: bad"],
+        ),
+        (
+            change(move |it| answers(it, 0).metrics = answer(200, gate_off.clone())),
+            &["fail proxy old: the gate UnknownVersionInteroperabilityProxy is off"],
+        ),
+        (
+            change(|it| answers(it, 0).ready = answer(200, "[+]ping ok\n")),
+            &["fail proxy old: the gate is on, but without --peer-ca-file"],
+        ),
+        (
+            change(|it| answers(it, 0).metrics = forbidden()),
+            &["warn rerouted old: /metrics: may not be read (403)"],
+        ),
+        (
+            change(|it| {
+                answers(it, 0).ready = answer(
+                    500,
+                    "[+]ping ok\n[-]etcd failed: reason withheld\n[+]poststarthook/mixed-version-proxy-handler ok\n",
+                )
+            }),
+            &["fail ready old: /readyz fails: etcd"],
+        ),
+        (
+            change(|it| {
+                answers(it, 0).ahead = Some(Ahead {
+                    least: 89.0,
+                    most: 91.0,
+                })
+            }),
+            // Leases are judged by that clock, and it is the first server's.
+            &[
+                "fail clock old: at least 89 s ahead of this machine's clock",
+                "fail clock old: at least 88 s ahead of that of new",
+                "warn identity-lease old",
+                "warn identity-lease new",
+                "fail host-names",
+            ],
+        ),
+        (
+            change(|it| answers(it, 0).version = document(200, &json!({"gitVersion": "v1.33.1"}))),
+            &[
+                "warn version-skew : 1.33 (old), 1.37 (new): 4 minor versions apart",
+                "warn proxy old: on, but before 1.35",
+            ],
+        ),
+        (
+            change(|it| {
+                let own = answers(it, 0).own.clone().unwrap();
+                answers(it, 0).merged = tagged(&own.apis);
+            }),
+            &[
+                "fail merged-view old: it hides ",
+                "warn merged-view : not the same everywhere",
+            ],
+        ),
+        (
+            change(|it| answers(it, 0).own = Err(Problem::Forbidden)),
+            &["warn discovery old: discovery: may not be read (403)"],
+        ),
+        (
+            change(|it| it.read[0].list[0] = missing()),
+            &[
+                "fail read-through /apis/storagemigration.k8s.io/v1/storageversionmigrations: old answers 404",
+            ],
+        ),
+        (
+            change(|it| it.read[0].list = vec![forbidden(), forbidden()]),
+            &[
+                "warn read-through /apis/storagemigration.k8s.io/v1/storageversionmigrations: may not be read",
+            ],
+        ),
+        (
+            change(|it| it.leases = forbidden()),
+            &["warn identity-lease : the identity Leases: may not be read (403)"],
+        ),
+        (
+            change(|it| it.config = forbidden()),
+            &["warn front-proxy : the ConfigMap"],
+        ),
+        (
+            change(|it| it.pods = forbidden()),
+            &["warn flags : the kube-apiservers' pods: may not be read (403)"],
+        ),
+        (
+            change(|it| it.config = document(200, &json!({"data": {}}))),
+            &["fail front-proxy : no server has --requestheader-client-ca-file"],
+        ),
+        (
+            change(|it| it.ports[1].handshake = Err(HandshakeError::Connect("refused".into()))),
+            &["fail peer-port new at 10.0.0.2:6443: cannot connect: refused"],
+        ),
+        (
+            change(|it| {
+                it.endpoints = document(
+                    200,
+                    &json!({"items": [{"endpoints": [
+                {"addresses": ["10.0.0.1"]}, {"addresses": ["10.0.0.2"]}, {"addresses": ["10.0.0.3"]}]}]}),
+                )
+            }),
+            &["fail host-names : the Service kubernetes has 3 servers"],
+        ),
+    ];
+    for (at, (change, expected)) in rows.iter().enumerate() {
+        let mut changed = world(&pki);
+        change(&mut changed);
+        let found = worse(&judge(&changed), &good);
+        let expected_all = expected
+            .iter()
+            .all(|it| found.iter().any(|found| found.starts_with(it)));
+        let no_more = found
+            .iter()
+            .all(|found| expected.iter().any(|it| found.starts_with(it)));
+        assert!(
+            expected_all && no_more,
+            "row {at}: {found:#?}, expected {expected:#?}"
+        );
+    }
+}
+
+#[test]
+fn each_fault_of_a_certificate_is_named() {
+    let pki = Pki::new("ca");
+    let other = Pki::new("other");
+    let names = |names: &[&'static str]| Leaf {
+        names: names.to_vec(),
+        ..leaf()
+    };
+    for (signer, leaf, says) in [
+        (&pki, leaf(), None),
+        (
+            &pki,
+            Leaf {
+                years: (2020, 2030),
+                ..leaf()
+            },
+            Some("it ended 2030-01-01"),
+        ),
+        (
+            &pki,
+            Leaf {
+                years: (2031, 2032),
+                ..leaf()
+            },
+            Some("it is valid only from 2031-01-01"),
+        ),
+        (
+            &pki,
+            Leaf {
+                usage: ExtendedKeyUsagePurpose::ClientAuth,
+                ..leaf()
+            },
+            Some("its usages do not allow"),
+        ),
+        (
+            &pki,
+            names(&["10.0.0.1"]),
+            Some("kubernetes.default.svc is not among its names: 10.0.0.1"),
+        ),
+        (
+            &pki,
+            names(&[PEER_NAME]),
+            Some("10.0.0.1 is not among its names"),
+        ),
+        (&other, leaf(), Some("signed by \"other\"")),
+    ] {
+        let mut world = world(&pki);
+        world.servers[0].handshake = signer.serving(&leaf);
+        world.ports[0].handshake = signer.serving(&leaf);
+        let report = judge(&world);
+        let of = |check: &str, subject: &str| {
+            let found = report
+                .items
+                .iter()
+                .find(|it| it.check == check && it.subject.starts_with(subject));
+            found.cloned().unwrap()
+        };
+        let (own, port) = (of("certificate", "old"), of("peer-port", "old"));
+        match says {
+            None => assert_eq!((own.verdict, port.verdict), (Verdict::Pass, Verdict::Pass)),
+            Some(says) => {
+                assert!(own.says.contains(says), "{own:?}");
+                assert_eq!(own.verdict, Verdict::Fail);
+                // Peers ask for one name, whatever the address.
+                let port_is_fine = says.starts_with("10.0.0.1");
+                assert_eq!(port.verdict == Verdict::Pass, port_is_fine, "{port:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_front_proxy_certificate_is_believed_by_authority_and_name() {
+    let (pki, front) = (Pki::new("ca"), Pki::new("front-proxy-ca"));
+    let client = || Leaf {
+        names: vec![],
+        usage: ExtendedKeyUsagePurpose::ClientAuth,
+        ..leaf()
+    };
+    for (signer, name, years, says) in [
+        (&front, "front-proxy-client", (2029, 2032), "allowed, "),
+        (
+            &front,
+            "somebody",
+            (2029, 2032),
+            "is not among the names that are allowed",
+        ),
+        (
+            &pki,
+            "front-proxy-client",
+            (2029, 2032),
+            "signed by ca, not by",
+        ),
+        (&front, "front-proxy-client", (2020, 2030), "it ended "),
+    ] {
+        let mut world = world(&pki);
+        let config = json!({"data": {"requestheader-client-ca-file": front.pem(),
+            "requestheader-allowed-names": "[\"front-proxy-client\"]",
+            "requestheader-username-headers": "[\"X-Remote-User\"]"}});
+        world.config = document(200, &config);
+        let leaf = Leaf { years, ..client() };
+        world.front_proxy = Some(signer.issue(name, &leaf).1);
+        let report = judge(&world);
+        let item = report
+            .items
+            .iter()
+            .find(|it| it.check == "front-proxy")
+            .unwrap();
+        assert!(item.says.contains(says), "{item:?}");
+        assert_eq!(item.verdict == Verdict::Pass, says.starts_with("allowed"));
+    }
+}
+
+#[test]
+fn what_only_the_newer_serves_is_what_is_asked_for_everywhere() {
+    let pki = Pki::new("ca");
+    let mut world = world(&pki);
+    let differing = apis::differing(&world.servers);
+    assert!(
+        differing
+            .iter()
+            .any(|it| it.root() == "/apis/storagemigration.k8s.io/v1" && it.readable)
+    );
+    world.asked = vec![Asked {
+        api_version: "storagemigration.k8s.io/v1".to_owned(),
+        legacy: vec![missing(), missing()],
+        openapi: vec![missing(), missing()],
+    }];
+    let report = judge(&world);
+    let says = |check: &str, subject: &str| {
+        let found = report
+            .items
+            .iter()
+            .find(|it| it.check == check && it.subject == subject);
+        found.unwrap().says.clone()
+    };
+    assert!(
+        says("openapi", "old").contains("storageversionmigrations"),
+        "{}",
+        says("openapi", "old")
+    );
+    assert!(says("legacy-discovery", "old").contains("the group storagemigration.k8s.io"));
+}
