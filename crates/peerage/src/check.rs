@@ -11,6 +11,7 @@ mod counters;
 mod gather;
 mod handshake;
 mod judge;
+mod ports;
 mod print;
 mod records;
 mod report;

@@ -1,23 +1,21 @@
 //! Discovery through each server: what only some serve, whether all show the same, what older forms hide, and whether
-//! what is shown can be read everywhere.
+//! what is shown can be read everywhere. `hidden.rs` looks at the older forms, `reads.rs` at objects.
+
+mod hidden;
+mod reads;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use peerage_core::discovery::{
-    ApiGroupDiscoveryList, read_api_resources, read_core, read_groups, read_legacy_groups,
-};
+use peerage_core::discovery::{ApiGroupDiscoveryList, read_core, read_groups};
 
 use super::report::{Item, some};
 use super::rights;
-use super::world::{Got, Problem, ReadThrough, Server, World, good};
+use super::world::{Got, Problem, Server, World, good};
 use crate::diff::compare::api_version;
 
 const DISCOVERY: &str = "discovery";
 const DIFFERENT: &str = "only-some-serve";
 const MERGED: &str = "merged-view";
-const LEGACY: &str = "legacy-discovery";
-const OPENAPI: &str = "openapi";
-const READ: &str = "read-through";
 const SUBRESOURCES: &str = "subresources";
 /// How many names a line has.
 const NAMED: usize = 5;
@@ -129,12 +127,12 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
     items.extend(same_everywhere(&answering));
     for (at, server) in world.servers.iter().enumerate() {
         if server.answers().is_some() {
-            items.push(judge_legacy(world, at, server, &all));
-            items.push(judge_openapi(world, at, server, &all));
+            items.push(hidden::judge_legacy(world, at, server, &all));
+            items.push(hidden::judge_openapi(world, at, server, &all));
         }
     }
     items.extend(subresources(&answering));
-    items.extend(judge_reads(world));
+    items.extend(reads::judge_reads(world));
     items
 }
 
@@ -268,98 +266,6 @@ fn same_everywhere(servers: &[&Server]) -> Option<Item> {
     ))
 }
 
-/// What of a group-version a server should show, as resource names.
-fn expected<'a>(all: &'a Apis, of: &'a str) -> impl Iterator<Item = &'a Api> {
-    all.keys()
-        .filter(move |api| api_version(&api.group, &api.version) == of)
-}
-
-fn judge_legacy(world: &World, at: usize, server: &Server, all: &Apis) -> Item {
-    let name = &server.name;
-    let got = server.answers().map(|it| &it.legacy);
-    let groups = match got.map(good) {
-        Some(Ok(answer)) => match read_legacy_groups(&answer.body) {
-            Ok(groups) => groups.groups,
-            Err(e) => return Item::fail(LEGACY, name, crate::client::chain(&e)),
-        },
-        Some(Err(problem)) => return rights::unread(LEGACY, name, rights::DISCOVERY, &problem),
-        None => return Item::skip(LEGACY, name, "it does not answer"),
-    };
-    let known: BTreeSet<&str> = groups.iter().map(|group| group.name.as_str()).collect();
-    let names = all.keys().map(|api| api.group.as_str());
-    let mut hidden: Vec<String> = names
-        .filter(|group| !group.is_empty() && !known.contains(group))
-        .map(|group| format!("the group {group}"))
-        .collect();
-    hidden.dedup();
-    for asked in &world.asked {
-        let Some(got) = asked.legacy.get(at) else {
-            continue;
-        };
-        let listed: BTreeSet<String> = match good(got).map(|it| read_api_resources(&it.body)) {
-            Ok(Ok(list)) => list.resources.into_iter().map(|it| it.name).collect(),
-            Err(Problem::Missing) => BTreeSet::new(),
-            _ => continue,
-        };
-        let missing =
-            expected(all, &asked.api_version).filter(|api| !listed.contains(&api.resource));
-        hidden.extend(words(missing));
-    }
-    judge_hidden(
-        LEGACY,
-        name,
-        &hidden,
-        "kubectl and client-go of before 1.26 do not see them",
-    )
-}
-
-fn judge_openapi(world: &World, at: usize, server: &Server, all: &Apis) -> Item {
-    let name = &server.name;
-    let got = server.answers().map(|it| &it.openapi);
-    let index = match got.map(good) {
-        Some(Ok(answer)) => answer.json(),
-        Some(Err(problem)) => return rights::unread(OPENAPI, name, rights::DISCOVERY, &problem),
-        None => return Item::skip(OPENAPI, name, "it does not answer"),
-    };
-    let mut hidden = Vec::new();
-    for asked in &world.asked {
-        let root = match asked.api_version.contains('/') {
-            true => format!("apis/{}", asked.api_version),
-            false => format!("api/{}", asked.api_version),
-        };
-        if index["paths"].get(&root).is_none() {
-            hidden.extend(words(expected(all, &asked.api_version)));
-            continue;
-        }
-        let Some(Ok(document)) = asked.openapi.get(at).map(good) else {
-            continue;
-        };
-        let document = String::from_utf8_lossy(&document.body);
-        let has = |api: &&Api| {
-            let path = format!("/{}", api.resource);
-            let ends = [format!("{path}\""), format!("{path}/")];
-            ends.iter().any(|end| document.contains(end.as_str()))
-        };
-        hidden.extend(words(
-            expected(all, &asked.api_version).filter(|api| !has(api)),
-        ));
-    }
-    judge_hidden(
-        OPENAPI,
-        name,
-        &hidden,
-        "`kubectl explain` and server-side validation on the client fail for them",
-    )
-}
-
-fn judge_hidden(check: &'static str, name: &str, hidden: &[String], so: &str) -> Item {
-    if hidden.is_empty() {
-        return Item::pass(check, name, "hides nothing");
-    }
-    let says = format!("hides {}: {}; {so}", hidden.len(), some(hidden, NAMED));
-    Item::warn(check, name, says).fix(GATEWAY)
-}
-
 /// Subresources that only some have: Kubernetes' proxy lists them, and answers 404 where they are not local.
 fn subresources(servers: &[&Server]) -> Option<Item> {
     let each: Vec<BTreeSet<String>> = servers
@@ -421,69 +327,4 @@ fn subresources_of(shown: &super::world::Shown) -> BTreeSet<String> {
         }
     }
     names
-}
-
-/// What could not be read through every server, one by one, and all that could in one line.
-fn judge_reads(world: &World) -> Vec<Item> {
-    let mut items: Vec<Item> = world
-        .read
-        .iter()
-        .filter_map(|it| judge_read(world, it))
-        .collect();
-    let is_read = |it: &&ReadThrough| judge_read(world, it).is_none();
-    let read = world.read.iter().filter(is_read);
-    let (objects, lists): (Vec<&ReadThrough>, Vec<&ReadThrough>) =
-        read.partition(|it| it.object.is_some());
-    let paths: Vec<String> = objects
-        .iter()
-        .filter_map(|it| Some(it.object.as_ref()?.0.clone()))
-        .chain(lists.iter().map(|it| it.path.clone()))
-        .collect();
-    if !paths.is_empty() {
-        let says = format!(
-            "of APIs that only some serve, {} objects and {} empty lists are read through every server: {}",
-            objects.len(),
-            lists.len(),
-            some(&paths, NAMED)
-        );
-        items.push(Item::pass(READ, "", says));
-    }
-    items
-}
-
-fn judge_read(world: &World, read: &ReadThrough) -> Option<Item> {
-    let (path, answers) = match &read.object {
-        Some((path, answers)) => (path, answers),
-        None => (&read.path, &read.list),
-    };
-    let mut failed = Vec::new();
-    let mut forbidden = false;
-    for (server, got) in world.servers.iter().zip(answers) {
-        if server.answers().is_none() {
-            continue;
-        }
-        match good(got) {
-            Ok(_) => {}
-            Err(Problem::Forbidden) => forbidden = true,
-            Err(Problem::Missing) => failed.push(format!(
-                "{} answers 404, which clients take for \"removed\"",
-                server.name
-            )),
-            Err(Problem::Unauthorized) => failed.push(format!("{} answers 401", server.name)),
-            Err(Problem::Other(text)) => failed.push(format!("{}: {text}", server.name)),
-        }
-    }
-    if !failed.is_empty() {
-        let fix = "see what is said of `proxy`, `peer-port` and `front-proxy`";
-        return Some(Item::fail(READ, path, failed.join("; ")).fix(fix));
-    }
-    let resource = read
-        .path
-        .trim_start_matches("/apis/")
-        .trim_start_matches("/api/");
-    forbidden.then(|| {
-        Item::warn(READ, path, "may not be read (403)").fix(format!(
-            "the right that is missing: get and list {resource}"
-        ))
-    })
 }

@@ -2,7 +2,7 @@
 
 use super::report::Report;
 use super::world::World;
-use super::{apis, certificates, command_line, counters, records, servers, skew};
+use super::{apis, certificates, command_line, counters, ports, records, servers, skew};
 
 /// Judges everything.
 pub(super) fn judge(world: &World) -> Report {
@@ -11,7 +11,7 @@ pub(super) fn judge(world: &World) -> Report {
     items.extend(command_line::judge(world));
     items.extend(certificates::judge(world));
     items.extend(records::judge(world));
-    items.extend(records::judge_ports(world));
+    items.extend(ports::judge(world));
     items.extend(apis::judge(world));
     items.extend(counters::judge(world));
     Report::new(world.now, items)

@@ -1,23 +1,18 @@
-//! Identity Leases and the addresses in them: who is there, who has gone, and whether peers can be reached.
+//! Identity Leases and the addresses in them: who is there, who has gone, and where peers are told to connect to.
 //!
 //! The endpoint records beside them are in etcd alone and not served; a server whose Lease is renewed has one as a rule.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use jiff::Timestamp;
 use peerage_apiserver::server_id;
 use serde_json::Value;
 
-use super::certificates;
-use super::gather::PEER_NAME;
-use super::handshake;
 use super::report::Item;
 use super::rights;
 use super::world::{Got, World, good};
 
 const LEASE: &str = "identity-lease";
-const PORT: &str = "peer-port";
 /// Leases are renewed every 10 s or a little more: after three of these something is wrong.
 const RENEWED_WITHIN: i64 = 35;
 
@@ -70,7 +65,7 @@ impl Lease {
         Some(now.as_second() - self.renewed?.as_second())
     }
 
-    fn is_fresh(&self, now: Timestamp) -> bool {
+    pub(super) fn is_fresh(&self, now: Timestamp) -> bool {
         self.hold.is_none() && self.age(now).is_some_and(|age| age <= RENEWED_WITHIN)
     }
 }
@@ -98,7 +93,7 @@ pub(super) fn is_socket(address: &str) -> bool {
 }
 
 /// Now by the servers' clocks, by which Leases are written.
-fn servers_now(world: &World) -> Timestamp {
+pub(super) fn servers_now(world: &World) -> Timestamp {
     let ahead = world.servers.iter().find_map(|it| it.answers()?.ahead);
     let milliseconds = ahead.map_or(0.0, |it| (it.least + it.most) / 2.0 * 1000.0);
     let ahead = jiff::SignedDuration::from_millis(milliseconds as i64);
@@ -281,44 +276,6 @@ fn doubled(world: &World, leases: &[Lease], now: Timestamp) -> Option<Item> {
         "",
         format!("{fresh} servers, each with an identity of its own"),
     ))
-}
-
-/// Judges the ports that peers are told to connect to.
-pub(super) fn judge_ports(world: &World) -> Vec<Item> {
-    let by_name: BTreeMap<String, Lease> = leases(&world.leases)
-        .into_iter()
-        .map(|lease| (lease.name.clone(), lease))
-        .collect();
-    let now = servers_now(world);
-    let items = world.ports.iter().map(|port| {
-        let lease = by_name.get(&port.lease).cloned().unwrap_or_default();
-        let subject = format!("{} at {}", lease.title(), port.address);
-        let seen = match &port.handshake {
-            Ok(seen) => seen,
-            Err(error) if !lease.is_fresh(now) => {
-                let says = format!("{error}; its Lease is not renewed either: the server is gone");
-                return Item::warn(PORT, &subject, says);
-            }
-            Err(error) => {
-                return Item::fail(PORT, &subject, error.to_string()).fix(
-                    "let every control plane host reach this port of every other (`peerage check --print network-policy`); \
-                     if the address is wrong, correct that server's --advertise-address",
-                );
-            }
-        };
-        let Some(authority) = world.authority() else {
-            return Item::skip(PORT, &subject, "no authority to check it by");
-        };
-        match handshake::verify(authority, &seen.certificates, PEER_NAME, world.now) {
-            Ok(()) => Item::pass(
-                PORT,
-                &subject,
-                format!("answers as {PEER_NAME} after {} ms", seen.took.as_millis()),
-            ),
-            Err(wrong) => certificates::wrong(PORT, &subject, &wrong, &seen.certificates, PEER_NAME),
-        }
-    });
-    items.collect()
 }
 
 #[cfg(test)]

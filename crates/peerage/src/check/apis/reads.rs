@@ -1,0 +1,72 @@
+//! Whether what only some serve can be read through every server.
+
+use super::super::report::{Item, some};
+use super::super::world::{Problem, ReadThrough, World, good};
+use super::NAMED;
+
+const READ: &str = "read-through";
+
+/// What could not be read through every server, one by one, and all that could in one line.
+pub(super) fn judge_reads(world: &World) -> Vec<Item> {
+    let mut items: Vec<Item> = world
+        .read
+        .iter()
+        .filter_map(|it| judge_read(world, it))
+        .collect();
+    let is_read = |it: &&ReadThrough| judge_read(world, it).is_none();
+    let read = world.read.iter().filter(is_read);
+    let (objects, lists): (Vec<&ReadThrough>, Vec<&ReadThrough>) =
+        read.partition(|it| it.object.is_some());
+    let paths: Vec<String> = objects
+        .iter()
+        .filter_map(|it| Some(it.object.as_ref()?.0.clone()))
+        .chain(lists.iter().map(|it| it.path.clone()))
+        .collect();
+    if !paths.is_empty() {
+        let says = format!(
+            "of APIs that only some serve, {} objects and {} empty lists are read through every server: {}",
+            objects.len(),
+            lists.len(),
+            some(&paths, NAMED)
+        );
+        items.push(Item::pass(READ, "", says));
+    }
+    items
+}
+
+fn judge_read(world: &World, read: &ReadThrough) -> Option<Item> {
+    let (path, answers) = match &read.object {
+        Some((path, answers)) => (path, answers),
+        None => (&read.path, &read.list),
+    };
+    let mut failed = Vec::new();
+    let mut forbidden = false;
+    for (server, got) in world.servers.iter().zip(answers) {
+        if server.answers().is_none() {
+            continue;
+        }
+        match good(got) {
+            Ok(_) => {}
+            Err(Problem::Forbidden) => forbidden = true,
+            Err(Problem::Missing) => failed.push(format!(
+                "{} answers 404, which clients take for \"removed\"",
+                server.name
+            )),
+            Err(Problem::Unauthorized) => failed.push(format!("{} answers 401", server.name)),
+            Err(Problem::Other(text)) => failed.push(format!("{}: {text}", server.name)),
+        }
+    }
+    if !failed.is_empty() {
+        let fix = "see what is said of `proxy`, `peer-port` and `front-proxy`";
+        return Some(Item::fail(READ, path, failed.join("; ")).fix(fix));
+    }
+    let resource = read
+        .path
+        .trim_start_matches("/apis/")
+        .trim_start_matches("/api/");
+    forbidden.then(|| {
+        Item::warn(READ, path, "may not be read (403)").fix(format!(
+            "the right that is missing: get and list {resource}"
+        ))
+    })
+}

@@ -1,0 +1,50 @@
+//! The ports that peers are told to connect to: whether they can be reached from here, and prove who they are.
+
+use std::collections::BTreeMap;
+
+use super::certificates;
+use super::gather::PEER_NAME;
+use super::handshake;
+use super::records::{Lease, leases, servers_now};
+use super::report::Item;
+use super::world::World;
+
+const PORT: &str = "peer-port";
+
+/// Judges the ports that peers are told to connect to.
+pub(super) fn judge(world: &World) -> Vec<Item> {
+    let by_name: BTreeMap<String, Lease> = leases(&world.leases)
+        .into_iter()
+        .map(|lease| (lease.name.clone(), lease))
+        .collect();
+    let now = servers_now(world);
+    let items = world.ports.iter().map(|port| {
+        let lease = by_name.get(&port.lease).cloned().unwrap_or_default();
+        let subject = format!("{} at {}", lease.title(), port.address);
+        let seen = match &port.handshake {
+            Ok(seen) => seen,
+            Err(error) if !lease.is_fresh(now) => {
+                let says = format!("{error}; its Lease is not renewed either: the server is gone");
+                return Item::warn(PORT, &subject, says);
+            }
+            Err(error) => {
+                return Item::fail(PORT, &subject, error.to_string()).fix(
+                    "let every control plane host reach this port of every other (`peerage check --print network-policy`); \
+                     if the address is wrong, correct that server's --advertise-address",
+                );
+            }
+        };
+        let Some(authority) = world.authority() else {
+            return Item::skip(PORT, &subject, "no authority to check it by");
+        };
+        match handshake::verify(authority, &seen.certificates, PEER_NAME, world.now) {
+            Ok(()) => Item::pass(
+                PORT,
+                &subject,
+                format!("answers as {PEER_NAME} after {} ms", seen.took.as_millis()),
+            ),
+            Err(wrong) => certificates::wrong(PORT, &subject, &wrong, &seen.certificates, PEER_NAME),
+        }
+    });
+    items.collect()
+}
