@@ -136,19 +136,30 @@ fn set_text(headers: &mut HeaderMap, name: HeaderName, value: Option<&str>) {
     }
 }
 
+/// Who says to browsers which pages may read an answer (CORS).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origins {
+    /// The chain around us.
+    Here,
+    /// The server that answers: a front has no opinion of its own.
+    There,
+}
+
 /// Turns the head of a peer's answer into the one that the client gets. `Location` and links stay as they are.
 ///
 /// Differs: kube-apiserver rewrites `Location` to the peer's address and sends its own `Audit-Id`,
 /// `Cache-Control` and flow-control fields beside the peer's.
-pub(crate) fn incoming(headers: &mut HeaderMap, named_peer: Option<&str>) {
+pub(crate) fn incoming(headers: &mut HeaderMap, named_peer: Option<&str>, says: Origins) {
     hop::strip_hop_by_hop(headers);
-    for name in [
-        ACCESS_CONTROL_ALLOW_CREDENTIALS,
-        ACCESS_CONTROL_ALLOW_HEADERS,
-        ACCESS_CONTROL_ALLOW_METHODS,
-        ACCESS_CONTROL_ALLOW_ORIGIN,
-    ] {
-        headers.remove(name);
+    if says == Origins::Here {
+        for name in [
+            ACCESS_CONTROL_ALLOW_CREDENTIALS,
+            ACCESS_CONTROL_ALLOW_HEADERS,
+            ACCESS_CONTROL_ALLOW_METHODS,
+            ACCESS_CONTROL_ALLOW_ORIGIN,
+        ] {
+            headers.remove(name);
+        }
     }
     for name in [
         AUDIT_ID,
@@ -306,7 +317,13 @@ mod tests {
             ("Warning", "299 - \"a\""),
             ("Warning", "299 - \"b\""),
         ]);
-        incoming(&mut headers, Some("apiserver-new"));
+        let mut through_a_front = headers.clone();
+        incoming(&mut through_a_front, None, Origins::There);
+        assert_eq!(
+            values(&through_a_front, "access-control-allow-origin"),
+            ["*"]
+        );
+        incoming(&mut headers, Some("apiserver-new"), Origins::Here);
         assert_eq!(values(&headers, "audit-id"), ["a"]);
         assert_eq!(values(&headers, "cache-control"), ["no-cache, private"]);
         assert_eq!(values(&headers, "set-cookie").len(), 2);
@@ -315,7 +332,7 @@ mod tests {
         assert_eq!(values(&headers, "x-peerage-peer"), ["apiserver-new"]);
         assert!(!headers.contains_key("access-control-allow-origin"));
         assert!(!headers.contains_key("keep-alive"));
-        incoming(&mut headers, None);
+        incoming(&mut headers, None, Origins::Here);
         assert!(!headers.contains_key("x-peerage-peer"));
     }
 }

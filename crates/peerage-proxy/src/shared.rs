@@ -14,6 +14,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::front::Front;
+use crate::headers::Origins;
 use crate::identity::{Aside, Twins};
 use crate::log_gate::LogGate;
 use crate::metrics::ProxyMetrics;
@@ -90,6 +91,14 @@ pub(crate) struct Known {
 }
 
 impl Shared {
+    /// Who says which pages may read answers.
+    pub(crate) fn origins(&self) -> Origins {
+        match self.front {
+            Some(_) => Origins::There,
+            None => Origins::Here,
+        }
+    }
+
     /// A request or poll failed to reach the peer.
     pub(crate) fn peer_failed(&self, peer: &Peer) {
         if peer.health.failed() {

@@ -82,7 +82,7 @@ impl Forward<'_> {
             let held = (in_flight, self.audit);
             return tunnel::join(self.shared, client, response, named, held);
         }
-        headers::incoming(response.headers_mut(), named);
+        headers::incoming(response.headers_mut(), named, self.shared.origins());
         Ok(response.map(|body| body::guarded(body, in_flight)))
     }
 

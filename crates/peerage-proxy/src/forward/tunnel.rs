@@ -53,7 +53,7 @@ pub(super) fn join(
     let upstream = upstream.ok_or(ProxyError::UpgradeAnswer(StatusCode::SWITCHING_PROTOCOLS))?;
     let protocol = response.headers().get(UPGRADE).cloned();
     let (mut head, body_of_101) = response.into_parts();
-    headers::incoming(&mut head.headers, named);
+    headers::incoming(&mut head.headers, named, shared.origins());
     head.headers
         .insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     if let Some(protocol) = protocol {
