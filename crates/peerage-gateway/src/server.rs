@@ -6,7 +6,7 @@
 //!
 //! Invariants: a stop ends in bounded time; an address that cannot be had is an error before anything is served.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use peerage_http::metrics::Registry;
 use peerage_http::reload::{Reload, ReloadMetrics};
 use peerage_http::server::{Drained, ServerMetrics};
 use peerage_http::{HttpService, Server, ServerOptions, ServerTls};
-use peerage_proxy::{Exclusions, FrontOptions, LocalApis, PeerProxy, ProxyOptions};
+use peerage_proxy::{Exclusions, FrontOptions, LocalApis, PeerProxy, PeerRecord, ProxyOptions};
 use prometheus_client::metrics::counter::Counter;
 use rand::RngExt;
 use tokio::net::TcpListener;
@@ -223,7 +223,9 @@ fn start_proxy(options: &GatewayOptions, id: &Arc<str>, address: SocketAddr) -> 
     let local = LocalApis {
         id: id.clone(),
         documents: None,
-        server_address: address.to_string().into(),
+        server_address: told_address(address, &options.records.borrow())
+            .to_string()
+            .into(),
         is_front: true,
     };
     let proxy = ProxyOptions {
@@ -245,6 +247,34 @@ fn start_proxy(options: &GatewayOptions, id: &Arc<str>, address: SocketAddr) -> 
     let (_, local) = watch::channel(Arc::new(local));
     let (_, exclusions) = watch::channel(Arc::new(Exclusions::default()));
     PeerProxy::start(proxy, options.records.clone(), local, exclusions)
+}
+
+/// Where legacy discovery says that the server is: never "any address", which leads nowhere. It is then the one that this
+/// machine has towards the servers.
+fn told_address(bound: SocketAddr, servers: &[PeerRecord]) -> SocketAddr {
+    if !bound.ip().is_unspecified() {
+        return bound;
+    }
+    let towards = |server: &PeerRecord| -> Option<SocketAddr> {
+        let address = server.address.as_ref()?;
+        let host = address.host().trim_matches(['[', ']']).parse().ok()?;
+        let target = SocketAddr::new(host, address.port_u16().unwrap_or(443));
+        let any: IpAddr = match target {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        // Connecting a datagram socket sends nothing: it only chooses the address to send from.
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        socket.connect(target).ok()?;
+        Some(SocketAddr::new(
+            socket.local_addr().ok()?.ip(),
+            bound.port(),
+        ))
+    };
+    let mut ways: Vec<SocketAddr> = servers.iter().filter_map(towards).collect();
+    // Clients elsewhere cannot use a loopback address if there is another.
+    ways.sort_by_key(|it| it.ip().is_loopback());
+    ways.first().copied().unwrap_or(bound)
 }
 
 /// The proxy, with what it knows shown to those who may see it.
@@ -334,4 +364,32 @@ async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, 
             address,
             source,
         })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn clients_are_told_an_address_that_leads_somewhere() {
+        let record = |address: &str| PeerRecord {
+            id: address.into(),
+            address: Some(address.parse().unwrap()),
+            identity_lease: None,
+            endpoint_live: true,
+            zone: None,
+        };
+        let servers = [record("127.0.0.1:6444"), record("server.example.com:6443")];
+        let rows = [
+            ("192.0.2.7:6443", &servers[..], "192.0.2.7:6443"),
+            ("0.0.0.0:6443", &servers, "127.0.0.1:6443"),
+            ("[::]:6443", &servers, "127.0.0.1:6443"),
+            ("0.0.0.0:6443", &servers[1..], "0.0.0.0:6443"),
+        ];
+        for (bound, servers, expected) in rows {
+            let told = told_address(bound.parse().unwrap(), servers);
+            assert_eq!(told.to_string(), expected, "{bound}");
+        }
+    }
 }

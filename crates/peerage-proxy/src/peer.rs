@@ -6,7 +6,7 @@
 //! Invariant: documents are those of the last round in which every fetch succeeded.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ pub(crate) struct Peer {
     zone: ArcSwapOption<Arc<str>>,
     version: ArcSwapOption<ApiVersion>,
     disproved: Mutex<HashSet<ApiKey>>,
+    /// Rounds without a good document since the last with one.
+    failed_rounds: AtomicU32,
     /// The certificates that it showed, the last one first.
     certificates: Mutex<Vec<Fingerprint>>,
     /// What is odd about who it is.
@@ -118,6 +120,9 @@ const MAX_CERTIFICATES: usize = 4;
 /// One warning per peer and interval.
 const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
+/// Failed rounds after which a server is no longer waited for at the start: a few seconds.
+pub(crate) const PATIENCE: u32 = 4;
+
 impl Peer {
     pub(crate) fn new(id: Arc<str>) -> Peer {
         Peer {
@@ -131,6 +136,7 @@ impl Peer {
             zone: ArcSwapOption::empty(),
             version: ArcSwapOption::empty(),
             disproved: Mutex::default(),
+            failed_rounds: AtomicU32::new(0),
             certificates: Mutex::default(),
             remark: ArcSwapOption::empty(),
             resting: AtomicBool::new(false),
@@ -253,6 +259,22 @@ impl Peer {
             self.version.store(Some(Arc::new(version)));
         }
         changed
+    }
+
+    /// Notes how a round ended. Returns how many have failed in a row.
+    pub(crate) fn round_ended(&self, good: bool) -> u32 {
+        if good {
+            self.failed_rounds.store(0, Ordering::Relaxed);
+            return 0;
+        }
+        self.failed_rounds
+            .fetch_add(1, Ordering::Relaxed)
+            .saturating_add(1)
+    }
+
+    /// Whether it has answered nothing useful so often that nobody should wait for it.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.failed_rounds.load(Ordering::Relaxed) >= PATIENCE
     }
 
     pub(crate) fn trouble(&self) -> Option<Arc<Trouble>> {

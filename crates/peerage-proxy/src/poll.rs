@@ -31,7 +31,7 @@ use schedule::{Rhythm, Schedule};
 use crate::identity;
 use crate::openapi;
 use crate::options::PollOptions;
-use crate::peer::{Heard, Link, Part, Peer, Trouble};
+use crate::peer::{Heard, Link, PATIENCE, Part, Peer, Trouble};
 use crate::shared::Shared;
 use crate::version::ApiVersion;
 
@@ -55,6 +55,9 @@ pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<Peer>, stop: Cancellation
         };
         let jitter = rand::rng().random_range(0.0..1.0);
         schedule.finished(good, Instant::now(), jitter);
+        if peer.round_ended(good) == PATIENCE {
+            shared.changed.notify_one();
+        }
     }
 }
 

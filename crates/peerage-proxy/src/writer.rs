@@ -241,8 +241,11 @@ impl Writer {
 
     fn has_heard_all(&self) -> bool {
         let waited = self.started.elapsed() >= self.shared.options.start_wait;
+        // One server that answers nonsense is no reason for a front to keep all others' clients waiting.
+        let is_front = self.shared.front.is_some();
         let unheard = |it: &Remembered| {
             it.standing == Standing::Live
+                && !(is_front && it.peer.is_given_up())
                 && it.aside.is_none()
                 && !it.peer.health.is_open()
                 && it.peer.documents().is_none()

@@ -29,6 +29,7 @@ mod support;
 mod discovery;
 mod documents;
 mod forwarding;
+mod front;
 mod health;
 mod hold;
 mod identity;

@@ -1,0 +1,367 @@
+//! A front: servers of any age behind it, and what a bad one does to the others.
+
+use std::collections::HashSet;
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use peerage_auth::VerifiedPeer;
+use peerage_auth::identity_headers::Family;
+use peerage_core::LocalApis;
+use peerage_http::tls::ClientTlsOptions;
+use peerage_http::{ClientTls, Request};
+use peerage_proxy::{Behind, FrontOptions, PeerProxy, PeerRecord, ProxyService, Writes};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tower::{Layer, ServiceExt};
+
+use super::support::world::{request, with};
+use super::support::*;
+
+const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// A front with these servers behind it.
+struct Gateway {
+    proxy: PeerProxy,
+    service: ProxyService<Behind>,
+    _records: watch::Sender<Arc<[PeerRecord]>>,
+}
+
+impl Gateway {
+    fn new(pki: &Pki, servers: &[&FakePeer], beside: Option<&FakePeer>) -> Gateway {
+        let mut options = WorldBuilder::default().options;
+        let mut tls = ClientTlsOptions::new(pki.ca());
+        let passing = ClientTls::load(tls.clone()).unwrap();
+        tls.identity = Some(pki.client("front-proxy-client").pems());
+        options.tls = Some(ClientTls::load(tls).unwrap());
+        options.poll.deadline = Duration::from_secs(2);
+        options.front = Some(FrontOptions {
+            beside: beside.map(|it| it.id.clone()),
+            passing,
+            zone: None,
+            writes: Writes::Local,
+            family: Family::FrontProxy,
+        });
+        let records = servers.iter().map(|it| PeerRecord {
+            identity_lease: None,
+            ..live(&it.id, it.address)
+        });
+        let (records, received) = watch::channel(records.collect());
+        let local = LocalApis {
+            id: "gateway".into(),
+            is_front: true,
+            ..LocalApis::default()
+        };
+        let (local, exclusions) = (Arc::new(local), Arc::default());
+        let (local, exclusions) = (watch::channel(local).1, watch::channel(exclusions).1);
+        let proxy = PeerProxy::start(options, received, local, exclusions);
+        Gateway {
+            service: proxy.layer().layer(proxy.behind()),
+            proxy,
+            _records: records,
+        }
+    }
+
+    /// With everybody heard who can be.
+    async fn ready(pki: &Pki, servers: &[&FakePeer], beside: Option<&FakePeer>) -> Gateway {
+        let gateway = Gateway::new(pki, servers, beside);
+        let mut views = gateway.proxy.views();
+        let wait = async {
+            while !gateway.proxy.view().synced() {
+                views.changed().await.unwrap();
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(30), wait).await;
+        assert!(waited.is_ok(), "{:#?}", gateway.proxy.debug());
+        gateway
+    }
+
+    async fn send(&self, request: Request) -> Answer {
+        Answer::of(self.service.clone().oneshot(request).await.unwrap()).await
+    }
+
+    async fn get(&self, target: &str, accept: &str) -> Answer {
+        self.send(with(request("GET", target), "accept", accept))
+            .await
+    }
+
+    async fn groups(&self) -> Vec<String> {
+        let list = self.get("/apis", V2).await.json();
+        let items = list["items"].as_array().unwrap().clone();
+        let name = |it: &Value| it["metadata"]["name"].as_str().unwrap().to_owned();
+        items.iter().map(name).collect()
+    }
+}
+
+fn unpacked(bytes: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    flate2::read::GzDecoder::new(bytes)
+        .read_to_end(&mut text)
+        .unwrap();
+    text
+}
+
+fn raw(body: impl Into<Vec<u8>>) -> Document {
+    Document::Raw {
+        body: body.into(),
+        content_type: "application/json".to_owned(),
+    }
+}
+
+/// A server that knows legacy discovery only.
+async fn legacy(pki: &Pki, id: &str, documents: &Value) -> FakePeer {
+    let peer = FakePeer::start(pki, id, &documents["/api"], &documents["/apis"]).await;
+    peer.set_api(raw(documents["/api"].to_string()));
+    peer.set_apis(raw(documents["/apis"].to_string()));
+    let documents = documents.clone();
+    peer.on_probe(move |request| {
+        let path = request.uri().path().to_owned();
+        let answer = match documents.get(&path) {
+            Some(document) => response(
+                StatusCode::OK,
+                &[("content-type", "application/json")],
+                &document.to_string(),
+            ),
+            None => text(StatusCode::NOT_FOUND, "404 page not found\n"),
+        };
+        async move { answer }
+    });
+    peer
+}
+
+#[tokio::test]
+async fn a_server_without_aggregated_discovery_is_read_through_its_lists_and_each_of_them_once() {
+    let recorded = unpacked(include_bytes!(
+        "../../../peerage-core/tests/data/1.31-legacy.json.gz"
+    ));
+    let recorded: Value = serde_json::from_slice(&recorded).unwrap();
+    let mut documents = recorded.clone();
+    // Another server's APIService: listed, but not served here.
+    let ghost = json!({"groupVersion": "ghost.example.com/v1", "version": "v1"});
+    let ghost =
+        json!({"name": "ghost.example.com", "versions": [ghost], "preferredVersion": ghost});
+    documents["/apis"]["groups"]
+        .as_array_mut()
+        .unwrap()
+        .push(ghost);
+    let pki = Pki::new();
+    let peer = legacy(&pki, "old", &documents).await;
+    let gateway = Gateway::ready(&pki, &[&peer], None).await;
+    for (path, document) in recorded.as_object().unwrap() {
+        let mut answer = gateway.get(path, "application/json").await.json();
+        let mut document = document.clone();
+        for it in [&mut answer, &mut document] {
+            it["serverAddressByClientCIDRs"] = Value::Null;
+        }
+        assert_eq!(answer, document, "{path}");
+    }
+    let aggregated = unpacked(include_bytes!(
+        "../../../peerage-core/tests/data/1.31-aggregated-apis.json.gz"
+    ));
+    let aggregated: Value = serde_json::from_slice(&aggregated).unwrap();
+    let answer = gateway.get("/apis", V2).await.json();
+    let shape = |list: &Value| -> Vec<String> {
+        let mut lines = Vec::new();
+        for group in list["items"].as_array().unwrap() {
+            for version in group["versions"].as_array().unwrap() {
+                for resource in version["resources"].as_array().unwrap() {
+                    lines.push(format!(
+                        "{} {} {} {} {} {}",
+                        group["metadata"]["name"],
+                        version["version"],
+                        version["freshness"],
+                        resource["resource"],
+                        resource["verbs"],
+                        resource["subresources"].as_array().map_or(0, Vec::len)
+                    ));
+                }
+            }
+        }
+        lines
+    };
+    assert_eq!(shape(&answer), shape(&aggregated));
+    peer.polled("/apis", 10).await;
+    let lists: Vec<String> = peer.polls().iter().map(|it| it.target.clone()).collect();
+    let lists: Vec<&String> = lists
+        .iter()
+        .filter(|it| it.matches('/').count() > 2)
+        .collect();
+    let once: HashSet<&&String> = lists.iter().collect();
+    assert_eq!(lists.len(), once.len(), "{lists:?}");
+    assert!(once.len() > 20);
+}
+
+#[tokio::test]
+async fn a_server_with_the_older_aggregated_form_is_read_in_it() {
+    let read = |bytes: &[u8]| -> Value { serde_json::from_slice(&unpacked(bytes)).unwrap() };
+    let core = read(include_bytes!(
+        "../../../peerage-core/tests/data/1.31-aggregated-api.json.gz"
+    ));
+    let beta = read(include_bytes!(
+        "../../../peerage-core/tests/data/1.31-aggregated-apis-v2beta1.json.gz"
+    ));
+    let pki = Pki::new();
+    let peer = FakePeer::start(&pki, "beta", &core, &beta).await;
+    let gateway = Gateway::ready(&pki, &[&peer], None).await;
+    assert_eq!(
+        gateway.get("/apis", V2).await.json()["items"],
+        beta["items"]
+    );
+    let polls = peer.polls();
+    let ask = polls.iter().find(|it| it.target == "/apis").unwrap();
+    let accept = ask.headers["accept"].to_str().unwrap();
+    let places = [
+        "v=v2;as=APIGroupDiscoveryList;profile=nopeer",
+        "v=v2beta1;",
+        ",application/json",
+    ];
+    let places = places.map(|it| accept.rfind(it).unwrap());
+    assert!(places.is_sorted(), "{accept}");
+}
+
+/// What a front asks every server at the same time as one of these, it must still get from the others.
+#[tokio::test]
+async fn a_server_that_answers_nonsense_costs_nobody_else_anything() {
+    let whole = documents::new().to_string();
+    let bad = [
+        ("nothing", raw("")),
+        ("an empty object", raw("{}")),
+        ("garbage", raw(vec![0, 159, 146, 150])),
+        ("half a document", raw(whole[..whole.len() / 2].to_owned())),
+        ("an empty list", raw(apis(&[]).to_string())),
+        (
+            "an empty legacy list",
+            raw(r#"{"kind":"APIGroupList","apiVersion":"v1","groups":[]}"#),
+        ),
+        ("more than is read", raw(vec![b' '; 2 << 20])),
+        ("a redirect", Document::Status(302)),
+        ("its own fault", Document::Status(500)),
+        ("silence", Document::Silence),
+    ];
+    for (what, document) in bad {
+        let pki = Pki::new();
+        let good = FakePeer::start(&pki, "good", &documents::core(), &documents::old()).await;
+        let odd = FakePeer::start(&pki, "odd", &documents::core(), &documents::new()).await;
+        odd.set_apis(document.clone());
+        // From the start: the others' clients wait for a few rounds at most.
+        let gateway = Gateway::ready(&pki, &[&good, &odd], None).await;
+        assert_eq!(gateway.groups().await, ["apps"], "{what}");
+        let served = gateway
+            .get("/apis/apps/v1/namespaces/a/deployments", "*/*")
+            .await;
+        assert_eq!(served.text(), "good", "{what}");
+        // What the odd one may have is not known, which is not the same as nowhere.
+        let unsure = gateway.get("/apis/new.example.com/v1/widgets", "*/*").await;
+        unsure.assert_retryable();
+
+        // Once it has said something good, later: that stays.
+        odd.set_apis(Document::of(&documents::new()));
+        let mut views = gateway.proxy.views();
+        while gateway.groups().await != ["apps", "new.example.com"] {
+            views.changed().await.unwrap();
+        }
+        odd.set_apis(document);
+        let seen = odd.polls().iter().filter(|it| it.target == "/apis").count();
+        odd.polled("/apis", seen + 2).await;
+        assert_eq!(
+            gateway.groups().await,
+            ["apps", "new.example.com"],
+            "{what}"
+        );
+        let served = gateway
+            .get("/apis/apps/v1/namespaces/a/deployments", "*/*")
+            .await;
+        assert!(
+            matches!(&*served.text(), "good" | "odd"),
+            "{what}: {}",
+            served.text()
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_lists_what_others_serve_is_found_out() {
+    let pki = Pki::new();
+    let newer = FakePeer::start(&pki, "newer", &documents::core(), &documents::new()).await;
+    let older = FakePeer::start(&pki, "older", &documents::core(), &documents::new()).await;
+    older.on_probe(|request| {
+        let answer = match request.uri().path() {
+            "/apis/new.example.com/v1" => text(StatusCode::NOT_FOUND, "404 page not found\n"),
+            _ => text(StatusCode::FORBIDDEN, "no"),
+        };
+        async move { answer }
+    });
+    let gateway = Gateway::ready(&pki, &[&newer, &older], None).await;
+    for _ in 0..20 {
+        let answer = gateway.get("/apis/new.example.com/v1/widgets", "*/*").await;
+        assert_eq!(answer.text(), "newer");
+    }
+    let registry = peerage_http::metrics::Registry::default();
+    gateway.proxy.register_metrics(&registry);
+    let counted = "peer=\"older\"";
+    let merged = registry.text();
+    let merged = merged
+        .lines()
+        .find(|it| it.contains("merged_documents") && it.contains(counted));
+    assert!(merged.is_some_and(|it| !it.ends_with(" 0")), "{merged:?}");
+}
+
+#[tokio::test]
+async fn only_a_sidecar_has_documents_of_its_own() {
+    let pki = Pki::new();
+    let newer = FakePeer::start(&pki, "newer", &documents::core(), &documents::new()).await;
+    let older = FakePeer::start(&pki, "older", &documents::core(), &documents::old()).await;
+    let own = format!("{V2};profile=nopeer");
+    for (beside, expected) in [(Some(&older), 1), (None, 2)] {
+        let gateway = Gateway::ready(&pki, &[&newer, &older], beside).await;
+        let asked = gateway.get("/apis", &own).await.json();
+        assert_eq!(asked["items"].as_array().unwrap().len(), expected);
+        let mut as_peer = with(request("GET", "/apis"), "accept", V2);
+        as_peer.extensions_mut().insert(VerifiedPeer);
+        let asked = gateway.send(as_peer).await.json();
+        assert_eq!(asked["items"].as_array().unwrap().len(), expected);
+        assert_eq!(gateway.groups().await.len(), 2);
+    }
+}
+
+/// Before all servers are heard there is no document that says of anything that it is not there.
+#[tokio::test]
+async fn until_all_servers_are_heard_discovery_is_not_partial() {
+    let pki = Pki::new();
+    let good = FakePeer::start(&pki, "good", &documents::core(), &documents::old()).await;
+    let late = FakePeer::start(&pki, "late", &documents::core(), &documents::new()).await;
+    late.set_apis(Document::Silence);
+    let gateway = Gateway::new(&pki, &[&good, &late], None);
+    let mut views = gateway.proxy.views();
+    while gateway
+        .proxy
+        .view()
+        .peer("good")
+        .is_none_or(|it| it.documents.is_none())
+    {
+        views.changed().await.unwrap();
+    }
+    for path in [
+        "/api",
+        "/apis",
+        "/apis/",
+        "/apis/new.example.com",
+        "/openapi/v3",
+        "/openapi/v2",
+    ] {
+        gateway
+            .get(path, "application/json")
+            .await
+            .assert_retryable();
+    }
+    let served = gateway
+        .get("/apis/apps/v1/namespaces/a/deployments", "*/*")
+        .await;
+    assert_eq!(served.text(), "good", "what is known is served");
+    late.set_apis(Document::of(&documents::new()));
+    while !gateway.proxy.view().synced() {
+        views.changed().await.unwrap();
+    }
+    assert_eq!(gateway.groups().await, ["apps", "new.example.com"]);
+}
