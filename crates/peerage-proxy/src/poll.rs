@@ -306,7 +306,9 @@ async fn publish(
     let before = old.map_or(&nothing, |old| &old.served);
     let mut served = Documents::renewed(before, own, (*core.list).clone());
     if asker.shared.front.is_some() {
-        lists.retain(|it| is_listed(it, &core.list, &groups.list));
+        if !groups.is_legacy {
+            lists.retain(|it| is_listed(it, &core.list, &groups.list));
+        }
         served = served.with_hashes(Arc::new(lists.hashes()));
     }
     peer.set_documents(Heard {

@@ -250,8 +250,16 @@ impl Service<Request> for Behind {
             return std::future::ready(Ok(response)).boxed();
         };
         let snapshot = self.shared.snapshot.load_full();
-        let peers = snapshot.peers.values().map(|known| known.peer.clone());
-        let peers = peers.filter(|peer| peer.link().is_some()).collect();
+        let there = |sane: bool| -> Vec<Arc<Peer>> {
+            let known = snapshot.peers.values();
+            let known = known.filter(|it| it.peer.link().is_some() && (it.heard || !sane));
+            known.map(|it| it.peer.clone()).collect()
+        };
+        // Whoever has never said anything sensible about itself answers only where there is nobody else.
+        let mut peers = there(true);
+        if peers.is_empty() {
+            peers = there(false);
+        }
         let call = Call {
             shared: self.shared.clone(),
             snapshot,

@@ -10,7 +10,7 @@
 //!
 //! Invariants: a walk is bounded in number, width and time; a list that cannot be had leaves the one that was there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::fetch::{Fetch, FetchError, Fetched, fetch};
-use super::{RoundError, what};
+use super::{GROUPS, RoundError, what};
 use crate::peer::{Link, Part};
 use crate::shared::Shared;
 
@@ -126,6 +126,10 @@ impl Lists {
         if wanted.len() > MAX_LISTS {
             let (what, limit) = ("versions", MAX_LISTS);
             return Err(document(DocumentError::TooMany { what, limit }));
+        }
+        if path == GROUPS.path {
+            let listed: HashSet<&str> = wanted.iter().map(|it| &**it).collect();
+            self.retain(|it| !it.contains('/') || listed.contains(it));
         }
         wanted.retain(|it| self.known.get(it).is_none_or(|it| now - it.read >= AGAIN));
         if let Some(old) = old

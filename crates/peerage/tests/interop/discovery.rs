@@ -1,6 +1,8 @@
 //! Discovery and OpenAPI through `peerage gateway`: what the newer server would answer if it were alone, shown to those
 //! only whom the servers let read it.
 
+mod nonsense;
+
 use std::path::Path;
 use std::time::Duration;
 
