@@ -58,7 +58,7 @@ impl Odd {
         let counted = clients.clone();
         let service = HttpService::new(tower::service_fn(move |request: Request| {
             let user = request.headers().get("x-remote-user");
-            if user.is_none_or(|user| user != "system:apiserver") {
+            if user.is_some_and(|user| user == "admin") {
                 counted.fetch_add(1, Ordering::Relaxed);
             }
             let path = request.uri().path().to_owned();
