@@ -69,6 +69,23 @@ fn generation_counts_changes_of_what_is_wanted() {
 }
 
 #[test]
+fn the_labels_of_an_endpoint_slice_count() {
+    let catalogue = catalogue();
+    let r = resource(&catalogue, "discovery.k8s.io", "endpointslices");
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": "s"},
+        "addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}],
+    });
+    let old = created(&catalogue, r, slice);
+    for (field, generation) in [("labels", 2), ("annotations", 1)] {
+        let mut new = old.clone();
+        new["metadata"][field] = json!({"x": "y"});
+        let new = updated(&catalogue, r, new, &old);
+        assert_eq!(new["metadata"]["generation"], generation, "{field}");
+    }
+}
+
+#[test]
 fn a_status_write_changes_the_status_and_nothing_that_is_wanted() {
     let catalogue = catalogue();
     let r = resource(&catalogue, "apps", "deployments");

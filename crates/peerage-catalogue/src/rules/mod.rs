@@ -117,6 +117,8 @@ pub enum Generation {
     Managed,
     /// As [`Generation::Managed`], and one more with each change of the annotations.
     ManagedWithAnnotations,
+    /// As [`Generation::Managed`], and one more with each change of the labels.
+    ManagedWithLabels,
 }
 
 /// How long a deleted object stays.

@@ -147,8 +147,10 @@ fn next_generation(rule: Generation, new: &Value, old: &Value) -> Option<i64> {
         Generation::None | Generation::Starts1 => false,
         Generation::Managed => content_differs(new, old),
         Generation::ManagedWithAnnotations => {
-            let annotations = "/metadata/annotations";
-            content_differs(new, old) || new.pointer(annotations) != old.pointer(annotations)
+            content_differs(new, old) || metadata_differs(new, old, "annotations")
+        }
+        Generation::ManagedWithLabels => {
+            content_differs(new, old) || metadata_differs(new, old, "labels")
         }
     };
     if changed {
@@ -156,6 +158,11 @@ fn next_generation(rule: Generation, new: &Value, old: &Value) -> Option<i64> {
     } else {
         before
     }
+}
+
+fn metadata_differs(new: &Value, old: &Value, field: &str) -> bool {
+    let of = |object: &'_ Value| object.get("metadata").and_then(|m| m.get(field)).cloned();
+    of(new) != of(old)
 }
 
 /// Whether two objects differ outside of their metadata and status.

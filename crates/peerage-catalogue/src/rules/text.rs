@@ -179,6 +179,7 @@ fn kind_header(rules: &mut Rules, word: &str) -> Option<()> {
         "names=any" => rules.names = NameRule::Anything,
         "generation=managed" => rules.generation = Generation::Managed,
         "generation=managed+annotations" => rules.generation = Generation::ManagedWithAnnotations,
+        "generation=managed+labels" => rules.generation = Generation::ManagedWithLabels,
         "generation=1" => rules.generation = Generation::Starts1,
         "delete=object" => rules.delete_returns = DeleteReturns::Object,
         "create-on-update" => rules.create_on_update = true,
