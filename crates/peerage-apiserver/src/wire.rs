@@ -171,6 +171,17 @@ pub(crate) struct EndpointPort {
     pub(crate) protocol: Option<String>,
 }
 
+/// `core/v1` `RangeAllocation`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RangeAllocation {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) metadata: Option<ObjectMeta>,
+    #[prost(string, optional, tag = "2")]
+    pub(crate) range: Option<String>,
+    #[prost(bytes = "vec", optional, tag = "3")]
+    pub(crate) data: Option<Vec<u8>>,
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Lease {
     #[prost(message, optional, tag = "1")]

@@ -1,13 +1,14 @@
 //! What services are given out of what all of them share: addresses of the cluster, and ports of the nodes.
 //!
 //! An address is reserved by creating its `IPAddress` object, as kube-apiserver does since 1.33, out of the ranges of
-//! the `ServiceCIDR` objects; a node port by creating a key of its own. The store lets one writer create each, so two
-//! servers never give out the same. What was reserved for a write that did not count is given back, unless nobody
+//! the `ServiceCIDR` objects; a node port by entering it in a record of all of them. The store lets one writer do each, so
+//! two servers never give out the same. What was reserved for a write that did not count is given back, unless nobody
 //! knows whether it counted; what a service no longer has is given back when the store has taken the change. A server
 //! that is killed in between leaves a reservation behind, never a service without one.
 //!
 //! What a change of a service's type does to its fields is the catalogue's rule of services.
 
+mod ports;
 mod range;
 
 use std::collections::BTreeSet;
@@ -22,10 +23,9 @@ use tracing::warn;
 
 use crate::call::Call;
 use crate::error::ApiError;
+use ports::Outcome;
 use range::Range;
 
-/// The first and last node port (`--service-node-port-range`).
-const NODE_PORTS: (u16, u16) = (30_000, 32_767);
 /// Draws before the free addresses or ports are counted out.
 const DRAWS: usize = 16;
 
@@ -101,9 +101,7 @@ pub(super) async fn reserve(
 
 /// Gives back what a service no longer holds. What cannot be given back stays reserved; the log says so.
 pub(super) async fn release(call: &Call, owner: &Owner, held: &Held) {
-    let addresses = held.addresses.iter().filter_map(|a| address_key(call, a));
-    let ports = held.ports.iter().filter_map(|p| port_key(call, *p));
-    for key in addresses.chain(ports) {
+    for key in held.addresses.iter().filter_map(|a| address_key(call, a)) {
         let store = &call.api().store;
         let result = match store.get(key.clone()).await {
             Ok(Some(kv)) if owner.has(&kv.value) => store
@@ -116,6 +114,9 @@ pub(super) async fn release(call: &Call, owner: &Owner, held: &Held) {
         if let Err(error) = result {
             warn!(%error, key, "what a service held could not be given back");
         }
+    }
+    if let Err(error) = ports::release(call, &held.ports).await {
+        warn!(?error, ports = ?held.ports, "what a service held could not be given back");
     }
 }
 
@@ -298,48 +299,36 @@ impl Reserving<'_> {
 
     /// The port that is wanted, or any.
     async fn port(&mut self, wanted: &Value, path: &str) -> Result<u16, ApiError> {
-        let (first, last) = NODE_PORTS;
+        let wanted = wanted.as_i64().filter(|n| *n != 0);
+        let own = wanted.and_then(|port| u16::try_from(port).ok());
+        let own = own.filter(|p| self.held.ports.contains(p) || self.new.ports.contains(p));
+        if let Some(port) = own {
+            return Ok(port);
+        }
         let name = self.owner.name.clone();
-        if let Some(number) = wanted.as_i64().filter(|n| *n != 0) {
-            let port = u16::try_from(number).ok();
-            let Some(port) = port.filter(|p| (first..=last).contains(p)) else {
-                let detail = format!(
+        let refused = |number: i64, why: &str| FieldError::invalid(path, number, why);
+        match (ports::take(self.call, wanted, self.dry_run).await?, wanted) {
+            (Outcome::Taken(port), _) => {
+                if !self.dry_run {
+                    self.new.ports.insert(port);
+                }
+                Ok(port)
+            }
+            (Outcome::Gone, Some(number)) => {
+                let why = "provided port is already allocated";
+                Err(self.invalid(&name, refused(number, why)))
+            }
+            (Outcome::Outside(first, last), number) => {
+                let why = format!(
                     "provided port is not in the valid range. The range of valid ports is {first}-{last}"
                 );
-                return Err(self.invalid(&name, FieldError::invalid(path, number, &detail)));
-            };
-            if self.take_port(port).await? {
-                return Ok(port);
+                Err(self.invalid(&name, refused(number.unwrap_or_default(), &why)))
             }
-            let detail = "provided port is already allocated";
-            return Err(self.invalid(&name, FieldError::invalid(path, number, detail)));
-        }
-        let span = last - first + 1;
-        let from = rand::random::<u16>() % span;
-        for step in 0..span {
-            let port = first + (from + step) % span;
-            let own = self.held.ports.contains(&port) || self.new.ports.contains(&port);
-            if !own && self.take_port(port).await? {
-                return Ok(port);
+            (Outcome::Gone, None) => {
+                let what = "failed to allocate a nodePort: range is full";
+                Err(Status::internal(what).into())
             }
         }
-        let what = "failed to allocate a nodePort: range is full";
-        Err(Status::internal(what).into())
-    }
-
-    async fn take_port(&mut self, port: u16) -> Result<bool, ApiError> {
-        if self.held.ports.contains(&port) || self.new.ports.contains(&port) {
-            return Ok(true);
-        }
-        let Some(key) = port_key(self.call, port) else {
-            return Ok(true);
-        };
-        let value = json!({ "spec": { "parentRef": self.owner.reference() } });
-        let taken = self.take(key, &value).await?;
-        if taken && !self.dry_run {
-            self.new.ports.insert(port);
-        }
-        Ok(taken)
     }
 
     /// Creates a key that tells that something is taken; false if it is already.
@@ -415,12 +404,4 @@ fn address_key(call: &Call, address: &str) -> Option<String> {
         .resources
         .get("networking.k8s.io", "v1", "ipaddresses")?;
     Some(format!("{}{address}", served.place.as_ref()?.prefix))
-}
-
-/// The key of a node port's reservation.
-fn port_key(call: &Call, port: u16) -> Option<String> {
-    let place = call.served.place.as_ref()?;
-    let storage = call.resource().storage.as_ref()?;
-    let root = place.prefix.strip_suffix(&format!("{}/", storage.key))?;
-    Some(format!("{root}peerage/nodeports/{port}"))
 }
