@@ -19,7 +19,7 @@ use peerage_store::Revision;
 use tokio::sync::watch;
 
 pub(crate) use feed::{Cache, CacheError, REACH};
-pub(crate) use object::{CachedObject, Content};
+pub(crate) use object::{CachedObject, Content, Stored};
 
 /// Events that a kind remembers for watches that start in the past. Kubernetes' watch cache adapts between
 /// 100 and 102 400; a fixed window that covers a few minutes of a busy kind is enough, because a client that

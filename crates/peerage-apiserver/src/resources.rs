@@ -11,7 +11,7 @@ use peerage_catalogue::{Catalogue, Resource, Subresource};
 use peerage_core::RequestInfo;
 use peerage_objects::table::Column;
 
-use crate::cache::{Cache, KindCache};
+use crate::cache::{Cache, KindCache, Stored};
 
 /// One served resource.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(crate) struct Place {
     /// Key prefix, ending in `/`.
     pub(crate) prefix: Arc<str>,
     /// The resource in the version that is stored, or as near to it as this server has.
-    pub(crate) stored: Arc<Resource>,
+    pub(crate) stored: Arc<Stored>,
     pub(crate) cache: Arc<KindCache>,
 }
 
@@ -66,7 +66,10 @@ pub(crate) struct Resources {
 
 impl Resources {
     /// Store prefixes of everything in the catalogue, with the resource as it is stored there.
-    pub(crate) fn prefixes(catalogue: &Catalogue, root: &str) -> BTreeMap<String, Arc<Resource>> {
+    pub(crate) fn prefixes(
+        catalogue: &Arc<Catalogue>,
+        root: &str,
+    ) -> BTreeMap<String, Arc<Stored>> {
         let mut prefixes = BTreeMap::new();
         for resource in catalogue.resources() {
             if let Some((prefix, stored)) = stored_at(catalogue, resource, root) {
@@ -87,7 +90,7 @@ impl Resources {
     }
 
     /// The table for a catalogue, over a cache that was started with [`Resources::prefixes`].
-    pub(crate) fn new(catalogue: &Catalogue, root: &str, cache: &Cache) -> Self {
+    pub(crate) fn new(catalogue: &Arc<Catalogue>, root: &str, cache: &Cache) -> Self {
         let mut groups: HashMap<Arc<str>, Versions> = HashMap::new();
         for resource in catalogue.resources() {
             let place = stored_at(catalogue, resource, root).and_then(|(prefix, stored)| {
@@ -144,14 +147,18 @@ impl Resources {
 }
 
 fn stored_at(
-    catalogue: &Catalogue,
+    catalogue: &Arc<Catalogue>,
     resource: &Arc<Resource>,
     root: &str,
-) -> Option<(String, Arc<Resource>)> {
+) -> Option<(String, Arc<Stored>)> {
     let kind = &resource.storage.as_ref()?.kind;
     let stored = catalogue
         .kind(&kind.group, &kind.version, &kind.kind)
         .unwrap_or(resource)
         .clone();
-    Some((Resources::prefix_of(resource, root)?, stored))
+    let stored = Stored {
+        resource: stored,
+        catalogue: catalogue.clone(),
+    };
+    Some((Resources::prefix_of(resource, root)?, Arc::new(stored)))
 }

@@ -36,7 +36,7 @@ use crate::authz::{Authorizer, RbacKinds};
 use crate::backing::Backing;
 use crate::bootstrap::service::ServiceAddresses;
 use crate::bootstrap::{Bootstrap, Facts};
-use crate::cache::Cache;
+use crate::cache::{Cache, Stored};
 use crate::chain::{Chain, Inflight, Shared};
 use crate::event_leases::EventLeases;
 use crate::health::Health;
@@ -526,9 +526,9 @@ fn warn_of_unreadable(cache: &Cache) {
 
 /// Every prefix that the cache keeps: the kinds of the catalogue, and the peers' endpoint keys.
 fn prefixes(
-    catalogue: &Catalogue,
+    catalogue: &Arc<Catalogue>,
     root: &str,
-) -> impl Iterator<Item = (String, Option<Arc<peerage_catalogue::Resource>>)> + use<> {
+) -> impl Iterator<Item = (String, Option<Arc<Stored>>)> + use<> {
     let kinds = Resources::prefixes(catalogue, root)
         .into_iter()
         .map(|(prefix, stored)| (prefix, Some(stored)));

@@ -15,7 +15,6 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use futures::StreamExt as _;
-use peerage_catalogue::Resource;
 use peerage_store::{
     Event as StoreEvent, EventKind, KeyRange, KeyValue, ProgressRequester, RangeRequest, Revision,
     Store, StoreError, WatchRequest,
@@ -24,7 +23,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{CachedObject, Change, KindCache};
+use super::{CachedObject, Change, KindCache, Stored};
 
 /// Reads that may wait for the store's current revision at once; more are refused.
 const FRESH_QUEUE: usize = 4_096;
@@ -60,7 +59,7 @@ pub(crate) enum CacheError {
 /// What one key prefix holds.
 #[derive(Debug)]
 struct Kind {
-    resource: Option<Arc<Resource>>,
+    stored: Option<Arc<Stored>>,
     cache: Arc<KindCache>,
 }
 
@@ -84,17 +83,17 @@ impl Cache {
     pub(crate) fn start(
         store: Arc<dyn Store>,
         prefix: &str,
-        kinds: impl IntoIterator<Item = (String, Option<Arc<Resource>>)>,
+        kinds: impl IntoIterator<Item = (String, Option<Arc<Stored>>)>,
         patience: Duration,
         stop: CancellationToken,
     ) -> Arc<Self> {
         let kinds = kinds
             .into_iter()
-            .map(|(at, resource)| {
+            .map(|(at, stored)| {
                 (
                     at.into_boxed_str(),
                     Kind {
-                        resource,
+                        stored,
                         cache: Arc::default(),
                     },
                 )
@@ -187,7 +186,7 @@ impl Cache {
             let objects = kind.cache.snapshot("", 0).objects.into_iter();
             let mut unread = objects.filter(|object| object.unreadable().is_some());
             // What is no resource's is not read as an object in the first place.
-            if let Some(first) = unread.next().filter(|_| kind.resource.is_some()) {
+            if let Some(first) = unread.next().filter(|_| kind.stored.is_some()) {
                 found.push((prefix.to_string(), 1 + unread.count(), first));
             }
         }
@@ -325,7 +324,7 @@ impl Feed {
     fn load(&self, kv: &KeyValue) -> Option<(&str, Arc<str>, Arc<CachedObject>)> {
         let key = std::str::from_utf8(&kv.key).ok()?;
         let (prefix, kind, name) = self.cache.locate(key)?;
-        let object = CachedObject::load(name.clone(), &own(kv), kind.resource.as_deref());
+        let object = CachedObject::load(name.clone(), &own(kv), kind.stored.as_deref());
         Some((prefix, name, Arc::new(object)))
     }
 
@@ -366,7 +365,7 @@ impl Feed {
             };
             let put = event.kind == EventKind::Put;
             let object = put.then(|| {
-                CachedObject::load(name.clone(), &own(&event.kv), kind.resource.as_deref()).into()
+                CachedObject::load(name.clone(), &own(&event.kv), kind.stored.as_deref()).into()
             });
             kinds.entry(prefix).or_default().push(Change {
                 name,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use peerage_catalogue::Resource;
+use peerage_catalogue::{Catalogue, Resource};
 use peerage_objects::selector::Labels;
 use peerage_objects::stored::StoredJson;
 use peerage_store::{KeyValue, LeaseId, Revision};
@@ -24,6 +24,33 @@ pub(crate) enum Content {
         /// Why it cannot be read.
         reason: Box<str>,
     },
+}
+
+/// A resource as it is stored, and what is known of it.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) resource: Arc<Resource>,
+    pub(crate) catalogue: Arc<Catalogue>,
+}
+
+impl Stored {
+    /// Puts into an object what it lacks, as kube-apiserver does when it reads one: the store may have it from a server
+    /// that leaves defaults out, or that did not know them yet. The object's bytes as this server would have written
+    /// them; the same ones where it did.
+    fn complete(&self, object: &mut Value, bytes: Bytes) -> Result<Bytes, serde_json::Error> {
+        let resource = &self.resource;
+        // What is stored in a version that this server does not have is left alone.
+        if object["apiVersion"] != *resource.api_version() || object["kind"] != *resource.kind {
+            return Ok(bytes);
+        }
+        self.catalogue.apply_defaults(resource, object);
+        let canonical = serde_json::to_vec(object)?;
+        Ok(if canonical == bytes {
+            bytes
+        } else {
+            canonical.into()
+        })
+    }
 }
 
 /// One stored object.
@@ -48,8 +75,8 @@ pub(crate) struct CachedObject {
 
 impl CachedObject {
     /// Reads a stored value. Never fails: what is unreadable is kept as such.
-    pub(crate) fn load(name: Arc<str>, kv: &KeyValue, resource: Option<&Resource>) -> Self {
-        let (content, encoding, labels, fields) = match read(&kv.value, resource) {
+    pub(crate) fn load(name: Arc<str>, kv: &KeyValue, stored: Option<&Stored>) -> Self {
+        let (content, encoding, labels, fields) = match read(&kv.value, stored) {
             Ok((json, encoding, labels, fields)) => (Content::Json(json), encoding, labels, fields),
             Err(reason) => {
                 let content = Content::Unreadable {
@@ -125,12 +152,17 @@ type Read = (
     Box<[Box<str>]>,
 );
 
-fn read(value: &Bytes, resource: Option<&Resource>) -> Result<Read, String> {
+fn read(value: &Bytes, stored: Option<&Stored>) -> Result<Read, String> {
     let (bytes, encoding) = encoding::open(value).map_err(|e| e.to_string())?;
-    let object: Value =
-        serde_json::from_slice(&bytes).map_err(|e| format!("it is not valid JSON: {e}"))?;
+    let invalid = |e: serde_json::Error| format!("it is not valid JSON: {e}");
+    let mut object: Value = serde_json::from_slice(&bytes).map_err(invalid)?;
+    let bytes = match stored {
+        Some(stored) => stored.complete(&mut object, bytes).map_err(invalid)?,
+        None => bytes,
+    };
     let json = StoredJson::new(bytes).map_err(|e| e.to_string())?;
-    let fields = resource.map_or_else(Box::default, |r| {
+    let fields = stored.map_or_else(Box::default, |stored| {
+        let r = &stored.resource;
         let fields = r.rules.field_selectors.iter();
         fields
             .map(|f| {

@@ -1,4 +1,7 @@
-//! Two servers of different versions on one store: what only the newer one knows survives the older one.
+//! Servers of different versions, and of other makes, on one store: what only the newer one knows survives the older one,
+//! and what another has left out is filled in.
+
+use peerage_store::StoreExt as _;
 
 use super::*;
 
@@ -80,4 +83,44 @@ async fn a_change_of_what_the_older_server_does_not_know_is_an_unknown_field() {
     assert!(strict.code.is_client_error(), "{strict:?}");
     old.merge(&path, change).await.ok();
     assert_eq!(new.get(&path).await.ok()["status"][&field], value);
+}
+
+#[tokio::test]
+async fn what_another_server_has_left_out_of_the_store_is_filled_in() {
+    const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+    let server = Server::new().await;
+    // As a kube-apiserver writes it: other order, and without the phase that is the default.
+    let stored = r#"{"kind":"PersistentVolumeClaim","apiVersion":"v1","metadata":{"name":"a","namespace":"default",
+        "uid":"u","creationTimestamp":"2026-11-29T10:00:00Z"},"spec":{"accessModes":["ReadWriteOnce"],
+        "resources":{"requests":{"storage":"1Gi"}},"volumeMode":"Filesystem"},"status":{}}"#;
+    let key = format!("{ROOT}/persistentvolumeclaims/default/a");
+    let stored = server.store.put(key, stored, 0).await.unwrap();
+    let path = format!("{CLAIMS}/a");
+    let shown = server.get(&path).await.ok();
+    assert_eq!(shown["status"]["phase"], "Pending");
+    let listed = server.get(CLAIMS).await.ok();
+    assert_eq!(listed["items"][0]["status"]["phase"], "Pending");
+    let pending = format!("{CLAIMS}?fieldSelector=metadata.name%3Da");
+    assert_eq!(
+        server.get(&pending).await.ok()["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    // To write what is there is no change, in whatever order it is stored.
+    let same = server.put(&path, shown).await.ok();
+    assert_eq!(version_of(&same), stored.mod_revision);
+}
+
+#[tokio::test]
+async fn what_is_stored_in_a_version_that_is_not_served_is_left_as_it_is() {
+    let server = Server::new().await;
+    let stored =
+        r#"{"kind":"ConfigMap","apiVersion":"v0","metadata":{"name":"a","namespace":"default"}}"#;
+    let key = format!("{ROOT}/configmaps/default/a");
+    server.store.put(key.clone(), stored, 0).await.unwrap();
+    server.get(&format!("{CONFIG_MAPS}/a")).await;
+    let kv = server.store.get(key).await.unwrap().unwrap();
+    assert_eq!(kv.value, stored);
 }

@@ -73,7 +73,7 @@ pub(crate) async fn create(
     let lease = event_lease(call).await.map_err(|e| call.store_error(&e))?;
     let put = PutOp {
         key: key.into(),
-        value: encoding::seal(Encoding::of_new(&place.stored), bytes),
+        value: encoding::seal(Encoding::of_new(&place.stored.resource), bytes),
         lease,
         ..PutOp::default()
     };
