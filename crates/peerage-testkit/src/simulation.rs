@@ -1,5 +1,6 @@
-//! A rolling upgrade under load: several servers on one store, replaced one at a time by a newer version, killed at
-//! random, while clients use every verb and watch.
+//! Servers and their store disturbed under load: several servers on one store, replaced one at a time by a newer version
+//! and killed at random ([`run`]), or whatever else happens to them ([`run_while`]), while clients use every verb and
+//! watch.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -124,8 +125,28 @@ pub struct Shared {
     uncertain: AtomicU64,
 }
 
-/// Runs it; panics with the seed and what is wrong.
+impl Shared {
+    /// How many requests were told to come again.
+    pub fn told_to_wait(&self) -> u64 {
+        self.told_to_wait.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs a rolling upgrade; panics with the seed and what is wrong.
 pub async fn run(plan: Plan) -> Report {
+    let upgraded = plan.clone();
+    run_while(plan, async |fleet, shared, random| {
+        upgrade(fleet, shared, &upgraded, random).await;
+    })
+    .await
+}
+
+/// Runs the clients on servers of the older version for as long as they are disturbed; panics with the seed and what is
+/// wrong.
+pub async fn run_while(
+    plan: Plan,
+    disturb: impl AsyncFnOnce(&Fleet, &Shared, &mut StdRng),
+) -> Report {
     let seed = plan.seed;
     eprintln!(
         "seed {seed}: {} servers, {} to {}",
@@ -156,7 +177,7 @@ pub async fn run(plan: Plan) -> Report {
         })
         .collect();
 
-    upgrade(&fleet, &shared, &plan, &mut random).await;
+    disturb(&fleet, &shared, &mut random).await;
     shared.over.store(true, Ordering::Relaxed);
 
     let mut models = Vec::new();
@@ -211,8 +232,8 @@ async fn upgrade(fleet: &Fleet, shared: &Shared, plan: &Plan, random: &mut StdRn
     }
 }
 
-/// Waits until clients had some requests answered.
-async fn traffic(shared: &Shared) {
+/// Waits until clients had some requests answered, or for a while when nothing answers.
+pub async fn traffic(shared: &Shared) {
     let before = shared.answered.load(Ordering::Relaxed);
     let end = Instant::now() + LONGEST_BETWEEN;
     while shared.answered.load(Ordering::Relaxed) < before + REQUESTS_BETWEEN
