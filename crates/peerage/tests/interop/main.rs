@@ -9,12 +9,15 @@
 //! | `controllers` | that a real kube-controller-manager behind the older server deletes what it should and nothing else |
 //! | `data_path` | that what goes through a gateway is what a server sent, as it sent it, whatever happens meanwhile |
 //! | `discovery` | that a gateway's discovery and OpenAPI are what the newer server's would be, and whose they are to read |
+//! | `etcd_access` | how a real etcd lets in, and how `peerage apiserver` gets in |
+//! | `etcd_faults` | that on a real etcd nothing is lost whatever happens to that, and who compacts it |
 //! | `fidelity` | that a real kube-apiserver and `peerage apiserver` on one etcd take each other for peers |
 //! | `gateway` | that clients of a gateway get what any server behind it can do |
 //! | `identity` | that servers behind a gateway take each client for whom they take it without, whatever it sends |
 //! | `kube_on_store` | that a real kube-apiserver on `peerage store` answers as on etcd, and loses nothing |
 //! | `pair` | that the real servers are what the other suites take them for |
-//! | `store_on_etcd` | the store's conformance suite, and getting in, on real etcds |
+//! | `shared_objects` | that a real kube-apiserver and ours on one etcd read and write each other's objects |
+//! | `store_on_etcd` | the store's conformance suite on real etcds |
 //! | `table` | each row of the README's table, with kube-apiserver's own proxy beside it |
 
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -23,12 +26,15 @@ mod check;
 mod controllers;
 mod data_path;
 mod discovery;
+mod etcd_access;
+mod etcd_faults;
 mod fidelity;
 mod gateway;
 mod identity;
 mod kube_on_store;
 mod load;
 mod pair;
+mod shared_objects;
 mod store_on_etcd;
 mod table;
 mod versions;

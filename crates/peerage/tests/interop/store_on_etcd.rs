@@ -1,4 +1,4 @@
-//! A real etcd is a store like any other: the store's conformance suite on it, and who is let in.
+//! A real etcd is a store like any other: the store's conformance suite on it.
 
 use peerage_etcd::{EtcdOptions, EtcdStore};
 use peerage_store::testing::conformance::Fixture;
