@@ -1,4 +1,6 @@
 //! Where an API server keeps its objects: `--storage` and the `--etcd-*` flags.
+//!
+//! Differs: kube-apiserver has no flags for a name and a password towards etcd, only certificates.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use base64::Engine as _;
 use futures::StreamExt as _;
 use peerage_etcd::{ConnectError, EtcdOptions, EtcdStore};
 use peerage_http::tls::ClientTlsOptions;
@@ -84,6 +85,50 @@ async fn a_name_that_nobody_asks_for_does_no_harm() {
         .await
         .unwrap();
     store.create("/a", "1", 0).await.unwrap();
+}
+
+/// A user `kube` with that password, who may read and write below `/registry/` and nothing else.
+async fn with_a_user_of_a_prefix(etcd: &Etcd) {
+    let text = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+    let permission = json!({"permType": "READWRITE", "key": text("/registry/"), "range_end": text("/registry0")});
+    for (path, body) in [
+        (
+            "user/add",
+            json!({"name": "root", "password": "of nobody here"}),
+        ),
+        ("user/grant", json!({"user": "root", "role": "root"})),
+        ("role/add", json!({"name": "kube"})),
+        ("role/grant", json!({"name": "kube", "perm": permission})),
+        ("user/add", json!({"name": "kube", "password": PASSWORD})),
+        ("user/grant", json!({"user": "kube", "role": "kube"})),
+        ("enable", json!({})),
+    ] {
+        etcd.call(&format!("/v3/auth/{path}"), &body).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_api_server_needs_no_more_of_etcd_than_its_prefix() {
+    let directory = tempfile::tempdir().unwrap();
+    let pki = Pki::create(directory.path());
+    let etcd = Etcd::of("3.6").start(&pki, directory.path()).await;
+    with_a_user_of_a_prefix(&etcd).await;
+    let password = directory.path().join("password");
+    std::fs::write(&password, PASSWORD).unwrap();
+    let mut spec = ServerSpec::peer("ours", "1.37", &etcd.url());
+    spec.flags = vec![
+        "--etcd-username=kube".to_owned(),
+        format!("--etcd-password-file={}", password.display()),
+        "--etcd-compaction-interval=0".to_owned(),
+    ];
+    // It is ready when this returns.
+    let ours = PeerageApiserver::start(Path::new(PEERAGE), &pki, directory.path(), &spec).await;
+    let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"},
+        "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}, "reason": "R", "type": "Normal"});
+    let create = Outgoing::new("POST", "/api/v1/namespaces/default/events");
+    let create = create.json("application/json", &event);
+    let answer = ours.client("admin").send(&create).await.unwrap();
+    assert_eq!(answer.status(), 201, "{}", answer.in_words());
 }
 
 #[tokio::test]
