@@ -39,7 +39,7 @@ pub struct DebugAside {
     pub id: String,
     /// Where it is.
     pub address: Option<String>,
-    /// `oneself`, `stranger` or `same_server`.
+    /// `oneself`, `stranger`, `never_heard` or `same_server`.
     pub kind: &'static str,
     /// The reason in a sentence.
     pub why: String,

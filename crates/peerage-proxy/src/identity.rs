@@ -8,6 +8,7 @@
 //! | our own answer | the address leads back here: it is set aside |
 //! | a certificate of another authority or name, and never one of ours | it is no server of ours: set aside |
 //! | one process at two addresses | the second is set aside while the first answers |
+//! | nothing at all, for the whole hold time | it is not waited for any more: set aside until it answers |
 //! | another server's certificate where there was one of its own | the address changed hands: what was heard there is forgotten |
 //! | a new certificate | renewed: said once |
 //!
@@ -62,6 +63,8 @@ pub(crate) enum Aside {
     Oneself,
     /// Whoever answers there has never shown a certificate of this control plane.
     Stranger,
+    /// Nobody has answered there yet, for longer than a server is waited for.
+    Silent,
     /// The server of this ID answers there too.
     Twin(Arc<str>),
 }
@@ -72,6 +75,7 @@ impl Aside {
         match self {
             Aside::Oneself => "oneself",
             Aside::Stranger => "stranger",
+            Aside::Silent => "never_heard",
             Aside::Twin(_) => "same_server",
         }
     }
@@ -84,6 +88,9 @@ impl Aside {
             Aside::Stranger => format!(
                 "whoever answers at {address} shows no certificate of this control plane; nothing is sent there"
             ),
+            Aside::Silent => format!(
+                "nobody has answered at {address} for as long as a server is waited for; it does not count until somebody does"
+            ),
             Aside::Twin(other) => format!(
                 "{address} is one more address of the server {other}; it is asked under that one while it answers"
             ),
@@ -92,11 +99,13 @@ impl Aside {
 }
 
 /// Whether this address is to be set aside for what answered there last.
-pub(crate) fn judge(peer: &Peer) -> Option<Aside> {
+pub(crate) fn judge(peer: &Peer, hold: Duration) -> Option<Aside> {
     let trouble = peer.trouble()?;
+    let unheard = !peer.is_proven() && peer.documents().is_none();
     match trouble.reason {
         "oneself" => Some(Aside::Oneself),
         "tls_name" | "tls_issuer" if !peer.is_proven() => Some(Aside::Stranger),
+        _ if unheard && peer.met.elapsed() > hold => Some(Aside::Silent),
         _ => None,
     }
 }

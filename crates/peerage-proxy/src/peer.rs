@@ -29,6 +29,8 @@ use crate::version::ApiVersion;
 pub(crate) struct Peer {
     pub(crate) id: Arc<str>,
     pub(crate) health: Arc<Health>,
+    /// Since when it is registered.
+    pub(crate) met: Instant,
     /// Wakes its poller.
     pub(crate) poke: Notify,
     link: ArcSwapOption<Link>,
@@ -128,6 +130,7 @@ impl Peer {
         Peer {
             id,
             health: Arc::default(),
+            met: Instant::now(),
             poke: Notify::new(),
             link: ArcSwapOption::empty(),
             documents: ArcSwapOption::empty(),

@@ -187,11 +187,12 @@ impl Writer {
         let beside = beside.and_then(|front| front.options.beside.clone());
         let mut order: Vec<Arc<str>> = self.peers.keys().cloned().collect();
         order.sort_by_key(|id| (Some(id) != beside.as_ref(), self.peers[id].place));
+        let hold = self.shared.options.hold;
         let mut found: HashMap<Arc<str>, Aside> = HashMap::new();
         let mut counted: Vec<Arc<Peer>> = Vec::new();
         for id in order {
             let peer = &self.peers[&id].peer;
-            let aside = identity::judge(peer).or_else(|| {
+            let aside = identity::judge(peer, hold).or_else(|| {
                 let answers = |it: &&Arc<Peer>| it.is_proven() && !it.health.is_open();
                 let mut first = counted.iter().filter(answers);
                 let twins = &self.shared.twins;

@@ -29,10 +29,15 @@ struct Balancer {
 
 impl Balancer {
     fn start(pki: &Pki, records: Vec<PeerRecord>) -> Balancer {
+        Balancer::holding(pki, records, Duration::from_secs(600))
+    }
+
+    fn holding(pki: &Pki, records: Vec<PeerRecord>, hold: Duration) -> Balancer {
         let mut tls = ClientTlsOptions::new(pki.ca());
         tls.identity = Some(pki.client("front-proxy-client").pems());
         let tls = ClientTls::load(tls).unwrap();
         let options = ProxyOptions {
+            hold,
             tls: Some(tls.clone()),
             front: Some(FrontOptions {
                 beside: None,
@@ -180,6 +185,20 @@ async fn a_server_that_was_never_heard_gets_no_request() {
     let answer = balancer.get("/version").await;
     let status: Status = serde_json::from_slice(&answer.body).unwrap();
     assert_eq!(answer.status, 503, "{status:?}");
+}
+
+#[tokio::test]
+async fn an_address_where_nobody_ever_answers_leaves_no_doubt_behind_for_ever() {
+    let pki = Pki::new();
+    let good = newer(&pki, "good").await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let records = vec![live("good", good.address), live("nobody", address)];
+    let balancer = Balancer::holding(&pki, records, Duration::from_millis(100));
+    balancer.until_aside("nobody", "never_heard").await;
+    assert!(balancer.proxy.view().absence_is_certain());
+    assert_eq!(balancer.get(WIDGETS).await.text(), "good");
 }
 
 #[tokio::test]
