@@ -108,11 +108,14 @@ async fn a_name_gives_its_addresses_and_a_start_waits_for_them() {
     .await;
 }
 
+/// The query of a request, and as whom it was sent.
+type Asked = (String, Option<String>);
+
 /// A server that is asked for Leases: what it lists, and what its watches say from then on.
 struct LeaseServer {
     address: std::net::SocketAddr,
     lines: tokio::sync::broadcast::Sender<Option<String>>,
-    seen: Arc<std::sync::Mutex<Vec<(String, Option<String>)>>>,
+    seen: Arc<std::sync::Mutex<Vec<Asked>>>,
     _stop: DropGuard,
 }
 
@@ -121,7 +124,7 @@ impl LeaseServer {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (lines, _) = tokio::sync::broadcast::channel::<Option<String>>(16);
-        let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let seen = Arc::new(std::sync::Mutex::new(Vec::<Asked>::new()));
         let (told, noted) = (lines.clone(), seen.clone());
         let list = serde_json::json!({"metadata": {"resourceVersion": "7"}, "items": listed});
         let service = tower::service_fn(move |request: peerage_http::Request| {
