@@ -24,7 +24,7 @@ mod moves;
 mod publish;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::uri::Authority;
@@ -197,14 +197,13 @@ impl Sources {
         if !options.names.is_empty() {
             spawn.run(dns::follow(options.names, publisher("dns")));
         }
-        let combiner = Combiner {
+        let combiner = Arc::new(Combiner {
             states: states.clone(),
             changed,
-            records,
-            findings: found,
+            published: Mutex::new((records, found)),
             troubles: troubles.clone(),
-        };
-        spawn.run(combiner.run());
+        });
+        spawn.run(combiner.clone().run());
         let sources = Sources {
             records: followed,
             states,
@@ -214,6 +213,8 @@ impl Sources {
             _tasks: stop.drop_guard(),
         };
         sources.first().await;
+        // The list that the proxy starts with has in it what was said so far.
+        combiner.publish();
         sources
     }
 
@@ -262,8 +263,6 @@ impl Sources {
                 );
             }
         }
-        // What was said last has to have been folded in.
-        tokio::task::yield_now().await;
     }
 }
 
@@ -292,13 +291,18 @@ impl Spawner {
 struct Combiner {
     states: Vec<(&'static str, watch::Receiver<State>)>,
     changed: Arc<Notify>,
-    records: watch::Sender<Arc<[PeerRecord]>>,
-    findings: watch::Sender<Arc<[Finding]>>,
+    /// Locked while a list is made, so that the last one that is published is the newest.
+    published: Mutex<Published>,
     troubles: Troubles,
 }
 
+type Published = (
+    watch::Sender<Arc<[PeerRecord]>>,
+    watch::Sender<Arc<[Finding]>>,
+);
+
 impl Combiner {
-    async fn run(self) {
+    async fn run(self: Arc<Self>) {
         loop {
             self.publish();
             self.changed.notified().await;
@@ -306,6 +310,9 @@ impl Combiner {
     }
 
     fn publish(&self) {
+        let published = self.published.lock();
+        let published = published.unwrap_or_else(PoisonError::into_inner);
+        let (to_proxy, to_people) = &*published;
         let lists: Vec<_> = self
             .states
             .iter()
@@ -313,12 +320,12 @@ impl Combiner {
             .collect();
         let Combined { records, findings } =
             combine(lists.iter().map(|(name, list)| (*name, &**list)));
-        let before = self.findings.borrow().clone();
+        let before = to_people.borrow().clone();
         for finding in findings.iter().filter(|it| !before.contains(it)) {
             self.troubles.found(finding);
         }
-        self.findings.send_replace(findings);
-        self.records.send_if_modified(|current| {
+        to_people.send_replace(findings);
+        to_proxy.send_if_modified(|current| {
             let changed = **current != *records;
             *current = records;
             changed
