@@ -211,9 +211,12 @@ async fn leases_are_followed_through_a_server_that_answers() {
         fixed: vec![at(&broken), at(&server)],
         leases: Some(LeaseOptions {
             tls: ClientTls::plain(),
-            user: Some(User {
-                name: "peerage-gateway".to_owned(),
-                ..User::default()
+            user: Some(LeaseUser {
+                user: User {
+                    name: "peerage-gateway".to_owned(),
+                    ..User::default()
+                },
+                family: Family::default(),
             }),
         }),
         ..nothing()
