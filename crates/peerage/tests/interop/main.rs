@@ -17,9 +17,8 @@
 //! | `kube_on_store` | that a real kube-apiserver on `peerage store` answers as on etcd, and loses nothing |
 //! | `pair` | that the real servers are what the other suites take them for |
 //! | `shared_objects` | that a real kube-apiserver and ours on one etcd read and write each other's objects |
-//! | `store_on_etcd` | the store's conformance suite on real etcds |
 //! | `sources` | that a gateway finds real servers by their Leases, their endpoint keys and a file, and lets nothing fall |
-//! | `store_on_etcd` | the store's conformance suite, and getting in, on real etcds |
+//! | `store_on_etcd` | the store's conformance suite on real etcds |
 //! | `table` | each row of the README's table, with kube-apiserver's own proxy beside it |
 
 #![allow(clippy::unwrap_used, missing_docs)]
