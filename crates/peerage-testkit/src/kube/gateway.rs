@@ -51,12 +51,6 @@ impl Gateway {
 }
 
 impl RunningGateway {
-    /// What it knows of the servers behind.
-    pub async fn own_state(&self) -> serde_json::Value {
-        let text = crate::daemon::plain(self.admin, "GET", "/debug/peers", "").await;
-        serde_json::from_str(&text.unwrap()).unwrap()
-    }
-
     /// What it counts.
     pub async fn own_metrics(&self) -> String {
         crate::daemon::plain(self.admin, "GET", "/metrics", "")
