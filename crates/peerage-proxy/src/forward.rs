@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Extensions, HeaderMap, HeaderValue, Method, Uri, header};
+use http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use peerage_auth::PassedCredentials;
 use peerage_auth::identity_headers::{self, Family};
 use peerage_core::route::ForwardReason;
@@ -217,6 +217,7 @@ impl<'a> Forward<'a> {
     ) -> Result<Answered, ProxyError> {
         let replayable = self.head.method.is_safe() && http_body::Body::is_end_stream(&body);
         let mut error = ProxyError::NoneUsable;
+        let mut declined = None;
         let mut unsent = Some(self.head.request(body));
         for peer in candidates {
             let Some(link) = peer.link() else { continue };
@@ -230,11 +231,16 @@ impl<'a> Forward<'a> {
             match self.attempt(&peer, &link, request, replayable).await {
                 Ok(response) => match self.examine(&peer, response).await {
                     Some(response) => {
-                        return Ok(Answered {
+                        let answered = Answered {
                             peer,
                             response,
                             in_flight,
-                        });
+                        };
+                        if !(replayable && declines(&answered.response)) {
+                            return Ok(answered);
+                        }
+                        answered.peer.poke.notify_one();
+                        declined.get_or_insert(answered);
                     }
                     None => {
                         error = ProxyError::Lacks {
@@ -252,7 +258,7 @@ impl<'a> Forward<'a> {
                 }
             }
         }
-        Err(error)
+        declined.ok_or(error)
     }
 
     /// One attempt with one peer. A safe request does not wait for a peer whose breaker opens meanwhile.
@@ -365,6 +371,13 @@ impl<'a> Forward<'a> {
         }
         error
     }
+}
+
+/// Whether the server says that it did nothing and that the client should come again, as a kube-apiserver does between
+/// the order to stop and its last connection.
+fn declines(response: &Response) -> bool {
+    response.status() == StatusCode::SERVICE_UNAVAILABLE
+        && response.headers().contains_key(header::RETRY_AFTER)
 }
 
 /// Whether the failure says that the peer cannot be reached. A peer that resets one stream, or whose answer makes no

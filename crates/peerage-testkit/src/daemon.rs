@@ -39,6 +39,8 @@ pub enum Ready {
     Http(SocketAddr, &'static str),
     /// A path answers 200 to a user.
     Https(Client, &'static str),
+    /// Its log, which is in this file, has the words.
+    Logged(PathBuf, &'static str),
 }
 
 impl Ready {
@@ -49,6 +51,9 @@ impl Ready {
             Self::Https(client, path) => {
                 let answer = client.send(&Outgoing::new("GET", path)).await;
                 answer.is_ok_and(|answer| answer.status() == 200)
+            }
+            Self::Logged(file, words) => {
+                std::fs::read_to_string(file).is_ok_and(|log| log.contains(words))
             }
         }
     }

@@ -9,6 +9,7 @@
 //! | [`ours`] | `peerage store` and `peerage apiserver` beside them, in the same form |
 //! | [`gateway`] | `peerage gateway` in front of them |
 //! | [`controllers`] | a real kube-controller-manager |
+//! | [`clients`] | programs over the usual client libraries, and Helm |
 //! | [`plane`] | a store and several servers with one set of certificates |
 //!
 //! A control plane of two servers, the older started first, as an upgrade has them:
@@ -34,6 +35,7 @@
 //! Starting one takes seconds and hundreds of megabytes: tests that leave each other alone share one ([`Shared`]).
 
 pub mod apiserver;
+pub mod clients;
 pub mod controllers;
 pub mod etcd;
 pub mod gateway;
@@ -43,6 +45,7 @@ pub mod ports;
 pub mod program;
 
 pub use apiserver::{Apiserver, ApiserverSpec, KubeApiserver};
+pub use clients::{Follower, LIBRARIES, Library};
 pub use controllers::ControllerManager;
 pub use etcd::{Etcd, EtcdSpec};
 pub use gateway::{Gateway, GatewaySpec, RunningGateway};

@@ -145,6 +145,35 @@ async fn a_peer_that_answers_not_to_have_what_it_lists_is_passed_over() {
     world.get(WIDGETS).await.assert_retryable();
 }
 
+#[tokio::test]
+async fn a_read_that_a_stopping_peer_declines_goes_to_another_and_a_write_does_not() {
+    let (world, b, c) = two().await;
+    let stopping = |_| async {
+        let head = [("retry-after", "1")];
+        response(
+            StatusCode::SERVICE_UNAVAILABLE,
+            &head,
+            "apiserver is shutting down",
+        )
+    };
+    b.on_request(stopping);
+    for _ in 0..20 {
+        assert_eq!(world.get(WIDGETS).await.text(), "apiserver-c");
+    }
+    c.on_request(stopping);
+    let answer = world.get(WIDGETS).await;
+    assert_eq!(
+        (answer.status, answer.text().as_str()),
+        (503, "apiserver is shutting down"),
+        "where all decline, their own words are the answer"
+    );
+    let before = b.requests().len() + c.requests().len();
+    let post = request_with_body("POST", WIDGETS, body::full("{}"));
+    assert_eq!(world.send(post).await.status, 503);
+    let asked = b.requests().len() + c.requests().len() - before;
+    assert_eq!(asked, 1, "nothing but a safe request is sent twice");
+}
+
 /// B13: the receiving side, between two proxies.
 #[tokio::test]
 async fn a_peer_that_cannot_serve_what_it_was_sent_says_so_and_the_client_sees_503() {

@@ -26,6 +26,7 @@ const OWN_PROXY: &str = "UnknownVersionInteroperabilityProxy";
 pub struct ApiserverSpec {
     version: String,
     name: String,
+    address: Option<SocketAddr>,
     emulated: Option<String>,
     own_proxy: bool,
     json: bool,
@@ -131,6 +132,12 @@ impl ApiserverSpec {
         self
     }
 
+    /// Where another server was, which has ended: as in an upgrade in place.
+    pub fn at(mut self, address: SocketAddr) -> Self {
+        self.address = Some(address);
+        self
+    }
+
     /// Serving as an older minor version does.
     pub fn emulating(mut self, version: &str) -> Self {
         self.emulated = Some(version.to_owned());
@@ -183,7 +190,7 @@ impl ApiserverSpec {
     /// Starts it on a store; it is ready when this returns.
     pub async fn start(self, pki: &Pki, directory: &Path, store: &str) -> Apiserver {
         let program = Program::KubeApiserver(&self.version).executable().await;
-        let address = ports::free();
+        let address = self.address.unwrap_or_else(ports::free);
         let audit = directory.join(format!("{}-{}.audit", self.name, address.port()));
         let daemon = DaemonSpec {
             name: format!("{}-{}", self.name, address.port()),

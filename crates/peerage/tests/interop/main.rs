@@ -6,6 +6,7 @@
 //! | module | what it shows |
 //! |---|---|
 //! | `check` | what `peerage check` and `peerage diff` find with a real pair, its flags missing or not |
+//! | `clients` | that programs over the usual client libraries notice nothing of an upgrade and its rollback |
 //! | `controllers` | that a real kube-controller-manager behind the older server deletes what it should and nothing else |
 //! | `data_path` | that what goes through a gateway is what a server sent, as it sent it, whatever happens meanwhile |
 //! | `discovery` | that a gateway's discovery and OpenAPI are what the newer server's would be, and whose they are to read |
@@ -24,6 +25,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod check;
+mod clients;
 mod controllers;
 mod data_path;
 mod discovery;
