@@ -11,17 +11,17 @@ use serde_json::{Value, json};
 use crate::versions;
 
 /// Two real servers of different versions that write down where they are.
-static PLANE: Shared = Shared::new(|| {
-    Box::pin(async {
-        let older = versions::kube_apiserver(&versions::older()).named("older");
-        let newer = versions::kube_apiserver(&versions::newer()).named("newer");
-        ControlPlane::on(Backend::Etcd("3.6"))
-            .server(older.own_proxy())
-            .server(newer.own_proxy())
-            .start()
-            .await
-    })
-});
+async fn pair() -> ControlPlane {
+    let older = versions::kube_apiserver(&versions::older()).named("older");
+    let newer = versions::kube_apiserver(&versions::newer()).named("newer");
+    ControlPlane::on(Backend::Etcd("3.6"))
+        .server(older.own_proxy())
+        .server(newer.own_proxy())
+        .start()
+        .await
+}
+
+static PLANE: Shared = Shared::new(|| Box::pin(pair()));
 
 /// What only the newer server has.
 const NEWER_ONLY: &str = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
@@ -150,7 +150,8 @@ async fn servers_are_found_by_their_leases_once_the_gateway_may_read_them() {
 
 #[tokio::test]
 async fn servers_are_found_by_their_keys_in_etcd_and_missed_when_those_run_out() {
-    let plane = PLANE.get().await;
+    // A plane of its own: the Lease of a server that was killed stays for an hour.
+    let plane = pair().await;
     let etcd = format!("--etcd-servers={}", plane.etcd().url());
     let (older, newer) = (plane.server("older"), plane.server("newer"));
     let gateway = gateway(&plane, &[], &[&etcd]).await;
