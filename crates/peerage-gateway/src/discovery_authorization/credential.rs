@@ -150,7 +150,12 @@ mod tests {
     #[test]
     fn whatever_decides_who_a_client_is_tells_it_from_others() {
         let salt = Salt::new();
-        let rows: &[(Option<&str>, &[(&'static str, &str)], Kind)] = &[
+        type Row = (
+            Option<&'static str>,
+            &'static [(&'static str, &'static str)],
+            Kind,
+        );
+        let rows: &[Row] = &[
             (None, &[], Kind::Anonymous),
             (None, &[("authorization", "Bearer a")], Kind::Unknown),
             (None, &[("authorization", "Bearer b")], Kind::Unknown),

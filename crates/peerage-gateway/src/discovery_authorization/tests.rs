@@ -8,10 +8,13 @@ use tokio::sync::Semaphore;
 
 use super::*;
 
+/// Method, path, headers, and whether it came with a user.
+type Asked = (Method, String, HeaderMap, bool);
+
 /// The servers of a test: let in `Bearer good…` and who has a certificate, and keep what they were asked.
 #[derive(Clone, Default)]
 struct Servers {
-    asked: Arc<Mutex<Vec<(Method, String, HeaderMap, bool)>>>,
+    asked: Arc<Mutex<Vec<Asked>>>,
     /// Answers wait for these, if there are any.
     gate: Option<Arc<Semaphore>>,
     /// Instead of 200.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::apiserver::Apiserver;
 use super::ports;
 use crate::cluster::until;
-use crate::daemon::{DaemonSpec, Ready};
+use crate::daemon::{DaemonSpec, Ready, plain};
 use crate::pki::Pki;
 use crate::process::AUDIT_POLICY;
 
@@ -73,12 +73,15 @@ impl RunningGateway {
             .await
             .is_ok()
     }
+}
 
+impl RunningGateway {
     /// Waits until it sends requests to a server again, as who upgrades servers one after the other has to.
     pub async fn uses(&self, server: &Apiserver) {
         let address = server.address().to_string();
         until(&format!("the gateway uses {address}"), || async {
-            let state = self.own_state().await;
+            let state = plain(self.admin, "GET", "/debug/peers", "").await;
+            let state: Value = serde_json::from_str(&state.unwrap_or_default()).unwrap_or_default();
             let peers = state["peers"].as_array().cloned().unwrap_or_default();
             let mut peers = peers
                 .iter()
