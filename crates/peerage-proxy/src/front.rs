@@ -9,7 +9,7 @@
 //!
 //! Invariants: choosing allocates nothing but the list and takes no lock; what is remembered of clients has a fixed size.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -78,10 +78,22 @@ const WRITERS: usize = 8192;
 /// A front at work.
 pub(crate) struct Front {
     pub(crate) options: FrontOptions,
-    hasher: RandomState,
+    /// The same in every gateway, so that several agree on who answers whom.
+    hasher: BuildHasherDefault<DefaultHasher>,
     started: Instant,
     /// By hash of the client: 32 bits more of the hash, and the second of its last write.
     writers: Box<[AtomicU64]>,
+}
+
+/// What the newest of the servers that can answer is to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Newest {
+    /// One like the others.
+    No,
+    /// The first choice: the client wrote there lately.
+    First,
+    /// The only choice: it writes.
+    Only,
 }
 
 /// A client, as far as it can be told from others.
@@ -92,7 +104,7 @@ impl Front {
     pub(crate) fn new(options: FrontOptions) -> Front {
         Front {
             options,
-            hasher: RandomState::new(),
+            hasher: BuildHasherDefault::default(),
             started: Instant::now(),
             writers: (0..WRITERS).map(|_| AtomicU64::new(0)).collect(),
         }
@@ -132,7 +144,8 @@ impl Front {
         is_question: bool,
         mut peers: Vec<(Rank, Arc<Peer>)>,
     ) -> Vec<(Rank, Arc<Peer>)> {
-        if self.wants_newest(info, client, &peers) {
+        let newest = self.newest(info, client, &peers);
+        if newest == Newest::Only {
             let newest = peers.iter().filter_map(|(_, peer)| peer.version()).max();
             // An older server is no second choice: it would erase what the newest stored.
             peers.retain(|(_, peer)| peer.version() == newest);
@@ -143,8 +156,10 @@ impl Front {
             let place = (!self.is_beside(peer), elsewhere);
             // The highest random weight: the same server for as long as it is there, whoever else comes and goes.
             let weight = sticks.then(|| !self.hasher.hash_one((client.0, &peer.id)));
+            let age = (newest == Newest::First).then(|| std::cmp::Reverse(peer.version()));
             (
                 rank.tier(),
+                age,
                 place,
                 weight,
                 *rank,
@@ -154,25 +169,29 @@ impl Front {
         peers
     }
 
-    fn wants_newest(
+    fn newest(
         &self,
         info: &RequestInfo<'_>,
         client: ClientKey,
         peers: &[(Rank, Arc<Peer>)],
-    ) -> bool {
+    ) -> Newest {
         if self.options.writes == Writes::Local || !info.is_resource_request() {
-            return false;
+            return Newest::No;
         }
         let mut versions = peers.iter().map(|(_, peer)| peer.version());
         let first = versions.next();
         if versions.all(|version| Some(version) == first) {
-            return false;
+            return Newest::No;
         }
         if is_write(info.verb()) {
             self.note_writer(client);
-            return true;
+            return Newest::Only;
         }
-        self.wrote_lately(client)
+        if self.wrote_lately(client) {
+            Newest::First
+        } else {
+            Newest::No
+        }
     }
 
     fn note_writer(&self, client: ClientKey) {
@@ -212,4 +231,147 @@ fn is_write(verb: &str) -> bool {
         verb,
         "create" | "update" | "patch" | "delete" | "deletecollection"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::version::ApiVersion;
+
+    /// A front, and servers by ID and minor version.
+    struct World {
+        front: Front,
+        servers: Vec<Arc<Peer>>,
+    }
+
+    impl World {
+        fn new(writes: Writes, servers: &[(&str, u32)]) -> World {
+            let options = FrontOptions {
+                beside: None,
+                passing: ClientTls::plain(),
+                zone: None,
+                writes,
+                family: Family::FrontProxy,
+            };
+            let server = |(id, minor): &(&str, u32)| {
+                let peer = Peer::new((*id).into());
+                peer.set_version(ApiVersion {
+                    major: 1,
+                    minor: *minor,
+                });
+                Arc::new(peer)
+            };
+            World {
+                front: Front::new(options),
+                servers: servers.iter().map(server).collect(),
+            }
+        }
+
+        fn order(&self, client: u64, method: &str, target: &str) -> Vec<String> {
+            let info = RequestInfo::parse(method, target).unwrap();
+            let peers = self.servers.iter().map(|it| (it.health.rank(), it.clone()));
+            let ordered = self
+                .front
+                .order(&info, ClientKey(client), false, peers.collect());
+            ordered.iter().map(|(_, it)| it.id.to_string()).collect()
+        }
+
+        fn first(&self, client: u64, method: &str, target: &str) -> String {
+            self.order(client, method, target).swap_remove(0)
+        }
+    }
+
+    const PODS: &str = "/api/v1/pods";
+    const POD: &str = "/api/v1/namespaces/n/pods/p";
+
+    #[test]
+    fn one_client_lists_and_watches_at_one_server_and_clients_spread_over_all() {
+        let mut world = World::new(Writes::Local, &[("a", 37), ("b", 37), ("c", 37)]);
+        let firsts: Vec<String> = (0..300).map(|it| world.first(it, "GET", PODS)).collect();
+        for (client, first) in firsts.iter().enumerate() {
+            let watch = format!("{PODS}?watch=true");
+            assert_eq!(world.first(client as u64, "GET", &watch), *first);
+        }
+        for server in ["a", "b", "c"] {
+            let clients = firsts.iter().filter(|first| *first == server).count();
+            assert!((60..140).contains(&clients), "{server}: {clients}");
+        }
+        // When one goes, only its own clients move.
+        world.servers.retain(|it| &*it.id != "c");
+        for (client, first) in firsts.iter().enumerate().filter(|(_, it)| *it != "c") {
+            assert_eq!(world.first(client as u64, "GET", PODS), *first);
+        }
+    }
+
+    #[test]
+    fn what_does_not_stick_goes_to_the_least_loaded() {
+        let world = World::new(Writes::Local, &[("a", 37), ("b", 37)]);
+        let busy = world.servers[0].health.begin();
+        for client in 0..20 {
+            assert_eq!(world.first(client, "GET", POD), "b");
+        }
+        drop(busy);
+        let firsts: Vec<String> = (0..100).map(|_| world.first(1, "GET", POD)).collect();
+        assert!(firsts.iter().any(|it| it == "a") && firsts.iter().any(|it| it == "b"));
+    }
+
+    #[test]
+    fn a_write_goes_to_the_newest_alone_and_the_writers_reads_there_first() {
+        let world = World::new(
+            Writes::Newest,
+            &[("a", 35), ("b", 37), ("c", 37), ("d", 36)],
+        );
+        for method in ["POST", "PUT", "PATCH", "DELETE"] {
+            let mut order = world.order(1, method, POD);
+            order.sort();
+            assert_eq!(order, ["b", "c"], "{method}");
+        }
+        for _ in 0..20 {
+            let order = world.order(1, "GET", POD);
+            assert!(["b", "c"].contains(&&*order[0]), "{order:?}");
+            assert_eq!(order[2..], ["d", "a"], "an older one is better than none");
+        }
+        let others: Vec<String> = (2..60).map(|it| world.first(it, "GET", PODS)).collect();
+        assert!(others.iter().any(|it| it == "a"), "{others:?}");
+    }
+
+    #[test]
+    fn writes_stay_where_requests_go_when_that_is_wanted_or_versions_are_the_same() {
+        let local = World::new(Writes::Local, &[("a", 35), ("b", 37)]);
+        assert_eq!(local.order(1, "PATCH", POD).len(), 2);
+        let same = World::new(Writes::Newest, &[("a", 37), ("b", 37)]);
+        assert_eq!(same.order(1, "PATCH", POD).len(), 2);
+    }
+
+    #[test]
+    fn the_server_beside_comes_first_then_the_own_zone_unless_they_are_not_ready() {
+        let mut world = World::new(Writes::Local, &[("a", 37), ("b", 37), ("c", 37)]);
+        world.front.options.beside = Some("c".into());
+        world.front.options.zone = Some("z".into());
+        world.servers[1].set_zone(Some("z".into()));
+        assert_eq!(world.order(1, "GET", PODS), ["c", "b", "a"]);
+        world.servers[2].health.set_ready(false);
+        assert_eq!(world.order(1, "GET", PODS), ["b", "a", "c"]);
+    }
+
+    #[test]
+    fn two_gateways_agree_on_who_answers_whom() {
+        let servers = [("a", 37), ("b", 37), ("c", 37)];
+        let one = World::new(Writes::Local, &servers);
+        let other = World::new(Writes::Local, &servers);
+        let key = |world: &World, agent: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(USER_AGENT, agent.parse().unwrap());
+            world.front.client(None, &headers, None)
+        };
+        for agent in ["kubectl", "kubelet", "helm"] {
+            let (one_key, other_key) = (key(&one, agent), key(&other, agent));
+            assert_eq!(one_key, other_key);
+            assert_eq!(
+                one.first(one_key.0, "GET", PODS),
+                other.first(other_key.0, "GET", PODS)
+            );
+        }
+    }
 }
