@@ -44,7 +44,7 @@ impl Asked {
         match path {
             v2::PATH => Some(Asked::V2),
             _ => match path.strip_prefix(INDEX)? {
-                "" | "/" => Some(Asked::Index),
+                "" => Some(Asked::Index),
                 below => Some(Asked::Document(below.strip_prefix('/')?.to_owned())),
             },
         }
@@ -117,7 +117,12 @@ async fn front(
         Asked::Index if elsewhere.is_empty() => inner(request).await,
         Asked::Index => {
             let mut head = head("text/plain; charset=utf-8");
-            head.headers.remove(VARY);
+            // It has no tag, so only "any" is one that the client has.
+            if tags(request.headers()).any(|it| it == "*") {
+                head.status = StatusCode::NOT_MODIFIED;
+                head.headers.remove(CONTENT_TYPE);
+                return Ok(rebuilt(head, Bytes::new(), true));
+            }
             let bytes = elsewhere.index().unwrap_or_default();
             let head_only = request.method() == Method::HEAD;
             Ok(rebuilt(head, bytes.into(), head_only))
@@ -157,17 +162,21 @@ fn head(content_type: &'static str) -> http::response::Parts {
     head.headers.insert(CONTENT_TYPE, content_type);
     let caching = HeaderValue::from_static("no-cache, private");
     head.headers.insert(CACHE_CONTROL, caching);
-    head.headers
-        .insert(VARY, HeaderValue::from_static("Accept"));
     head
+}
+
+/// What the client says it has.
+fn tags(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let lines = headers.get_all(IF_NONE_MATCH).into_iter();
+    let lines = lines.filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(str::trim)
 }
 
 fn version_2_of(headers: &HeaderMap, method: &Method, merged: v2::Merged) -> Response {
     let mut head = head("application/json");
-    let known = headers.get_all(IF_NONE_MATCH).iter();
-    let fits = known
-        .filter_map(|it| it.to_str().ok())
-        .any(|it| names(it, &merged.etag));
+    let vary = HeaderValue::from_static("Accept-Encoding, Accept");
+    head.headers.insert(VARY, vary);
+    let fits = tags(headers).any(|it| names(it, &merged.etag));
     head.headers.insert(ETAG, merged.etag);
     if fits {
         head.status = StatusCode::NOT_MODIFIED;
@@ -177,11 +186,9 @@ fn version_2_of(headers: &HeaderMap, method: &Method, merged: v2::Merged) -> Res
     rebuilt(head, merged.bytes, method == Method::HEAD)
 }
 
-/// Whether a list of tags names this one, weakly compared (RFC 9110 section 13.1.2), as kube-apiserver's OpenAPI does.
-fn names(list: &str, tag: &HeaderValue) -> bool {
-    list.split(',')
-        .map(str::trim)
-        .any(|it| it == "*" || it.strip_prefix("W/").unwrap_or(it).as_bytes() == tag.as_bytes())
+/// Whether what the client has is this, weakly compared (RFC 9110 section 13.1.2), as kube-apiserver's OpenAPI does.
+fn names(it: &str, tag: &HeaderValue) -> bool {
+    it == "*" || it.strip_prefix("W/").unwrap_or(it).as_bytes() == tag.as_bytes()
 }
 
 async fn index(

@@ -8,6 +8,7 @@
 //! | `check` | what `peerage check` and `peerage diff` find with a real pair, its flags missing or not |
 //! | `clients` | that programs over the usual client libraries notice nothing of an upgrade and its rollback |
 //! | `controllers` | that a real kube-controller-manager behind the older server deletes what it should and nothing else |
+//! | `conversations` | that recorded conversations go on as they were through a gateway |
 //! | `data_path` | that what goes through a gateway is what a server sent, as it sent it, whatever happens meanwhile |
 //! | `discovery` | that a gateway's discovery and OpenAPI are what the newer server's would be, and whose they are to read |
 //! | `etcd_access` | how a real etcd lets in, and how `peerage apiserver` gets in |
@@ -27,6 +28,7 @@
 mod check;
 mod clients;
 mod controllers;
+mod conversations;
 mod data_path;
 mod discovery;
 mod etcd_access;

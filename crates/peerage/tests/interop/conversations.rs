@@ -1,0 +1,147 @@
+//! The recorded conversations, through a gateway in front of the kind of server that they were recorded from.
+
+use std::path::Path;
+
+use peerage_testkit::kube::{Backend, ControlPlane, Gateway, KubeApiserver};
+use peerage_testkit::recording::{Recording, Replayer, Run};
+
+/// How a gateway stands before its servers.
+#[derive(Clone, Copy)]
+enum Way {
+    Sidecar,
+    Balancer,
+}
+
+/// What only the newer server of a pair has.
+const NEWER_ONLY: &str = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
+
+/// The conversation through a gateway; `mvp` with a pair behind it, every other with the newest server.
+async fn through(way: Way, name: &str) -> Run {
+    let recording = Recording::load(name);
+    let newer = KubeApiserver::of("1.37").named("new");
+    let older = KubeApiserver::of("1.37").emulating("1.34").named("old");
+    let pair = name == "mvp";
+    let plane = ControlPlane::on(Backend::Etcd("3.6"));
+    let plane = if pair { plane.server(older) } else { plane };
+    let plane = plane.server(newer).start().await;
+    let new = plane.server("new");
+    let gateway = match (way, pair) {
+        (Way::Sidecar, true) => Gateway::beside(plane.server("old")).peer(new),
+        (Way::Sidecar, false) => Gateway::beside(new),
+        (Way::Balancer, true) => Gateway::balancing(&[plane.server("old"), new]),
+        (Way::Balancer, false) => Gateway::balancing(&[new]),
+    };
+    let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
+    let gateway = gateway
+        .start(executable, plane.pki(), plane.directory())
+        .await;
+    if pair {
+        gateway.serves(NEWER_ONLY).await;
+    }
+    let replayer = Replayer::new(gateway.address(), plane.pki());
+    replayer.run(&recording).await
+}
+
+/// Why a step may differ: a part of its name (all of it after `=`), and the reason.
+type Reason = (&'static str, &'static str);
+
+const OLD_DISCOVERY: Reason = (
+    "v2beta1",
+    "a gateway answers aggregated discovery v2beta1, for clients of its time, whatever the servers still do",
+);
+const BRACKETS: Reason = (
+    "label selector [n",
+    "a request target with an unescaped < or >, which RFC 3986 does not allow, is 400 at the connection",
+);
+const CERTIFICATES: Reason = (
+    "GET /api/v1/namespaces//configmaps",
+    "it shows the certificates of the recorded server",
+);
+const NEWER_WORDS: Reason = (
+    "alice may not impersonate",
+    "the newer server says it in its own words",
+);
+
+/// Steps that a balancer sends to whichever server: here the newer one says in its own words what nobody has.
+const WHICHEVER: [Reason; 3] = [
+    ("=version", "each server has one of its own"),
+    (
+        "unknown resource of the peer's group version",
+        "the newer knows the version, and says so",
+    ),
+    (
+        "path with watch prefix",
+        "the newer knows the version, and says so",
+    ),
+];
+
+fn is_named(step: &str, part: &str) -> bool {
+    match part.strip_prefix('=') {
+        Some(whole) => step == whole,
+        None => step.contains(part),
+    }
+}
+
+/// Both ways differ from the recording only where there is a reason, and every reason is needed.
+async fn agrees_but_for(name: &str, reasons: &[Reason]) {
+    for way in [Way::Sidecar, Way::Balancer] {
+        let mut reasons = reasons.to_vec();
+        if let (Way::Balancer, "mvp") = (way, name) {
+            reasons.extend(WHICHEVER);
+        }
+        let run = through(way, name).await;
+        let differing: Vec<&str> = run.differing().map(|o| o.step.as_str()).collect();
+        let explained = |step: &&str| reasons.iter().any(|(part, _)| is_named(step, part));
+        let unexplained: Vec<&str> = differing
+            .iter()
+            .copied()
+            .filter(|s| !explained(s))
+            .collect();
+        assert!(
+            unexplained.is_empty(),
+            "{unexplained:#?}\n{}",
+            run.in_words()
+        );
+        for (part, why) in &reasons {
+            assert!(
+                differing.iter().any(|step| is_named(step, part)),
+                "nothing needs: {why}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn verbs_are_as_without_a_gateway() {
+    agrees_but_for("verbs", &[]).await;
+}
+
+#[tokio::test]
+async fn lists_and_watches_are_as_without_a_gateway() {
+    agrees_but_for("lists-watches", &[BRACKETS]).await;
+}
+
+#[tokio::test]
+async fn patches_are_as_without_a_gateway() {
+    agrees_but_for("patches", &[]).await;
+}
+
+#[tokio::test]
+async fn authentication_and_authorization_are_as_without_a_gateway() {
+    agrees_but_for("auth", &[]).await;
+}
+
+#[tokio::test]
+async fn negotiation_is_as_without_a_gateway() {
+    agrees_but_for("negotiation", &[OLD_DISCOVERY]).await;
+}
+
+#[tokio::test]
+async fn paths_without_a_resource_are_as_without_a_gateway() {
+    agrees_but_for("nonresource", &[CERTIFICATES]).await;
+}
+
+#[tokio::test]
+async fn a_newer_api_is_served_through_the_older_server_better_than_by_its_own_proxy() {
+    agrees_but_for("mvp", &[OLD_DISCOVERY, NEWER_WORDS]).await;
+}
