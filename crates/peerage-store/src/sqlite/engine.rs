@@ -90,7 +90,8 @@ impl<'c> Snapshot<'c> {
             more: false,
             count: 0,
         };
-        let past = request.revision != 0 && request.revision != self.revision;
+        // Within a transaction the live keys may be its own changes, which no revision that has a number holds.
+        let past = request.revision != 0 && (!self.own || request.revision != self.revision);
         if request.keys.is_empty() {
             return Ok(response);
         }

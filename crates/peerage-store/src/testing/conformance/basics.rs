@@ -227,6 +227,8 @@ pub async fn a_transaction_is_one_revision_and_sees_its_own_writes(fixture: Fixt
         Op::delete_range(KeyRange::prefix("/t/o")),
         count(),
         Op::put("/u", "2", 0),
+        // The revision before it, by its number, is what it was.
+        Op::Range(RangeRequest::new(KeyRange::prefix("/t/")).at(2)),
     ];
     let response = store.txn(Txn::of(ops)).await.unwrap();
     assert_eq!((response.revision, response.succeeded), (3, true));
@@ -235,7 +237,7 @@ pub async fn a_transaction_is_one_revision_and_sees_its_own_writes(fixture: Fixt
         OpResponse::Delete(delete) => delete.deleted,
         OpResponse::Put(put) => u64::from(put.previous.is_some()),
     });
-    assert_eq!(counts.collect::<Vec<_>>(), [1, 0, 2, 1, 0, 1, 0]);
+    assert_eq!(counts.collect::<Vec<_>>(), [1, 0, 2, 1, 0, 1, 0, 1]);
     for key in ["/t/a", "/u"] {
         assert_eq!(
             store.get(key).await.unwrap().unwrap().mod_revision,
