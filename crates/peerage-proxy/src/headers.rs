@@ -103,7 +103,7 @@ pub(crate) fn leave_trace(headers: &mut HeaderMap, own_id: &str) {
     }
 }
 
-/// Whether [`leave_trace`] left this ID's trace.
+/// Whether the request has been sent on by the server of this ID before.
 #[must_use]
 pub fn has_trace(headers: &HeaderMap, own_id: &str) -> bool {
     let lines = headers.get_all(VIA).into_iter();

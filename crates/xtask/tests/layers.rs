@@ -57,11 +57,17 @@ fn allowed() -> BTreeMap<String, BTreeSet<String>> {
     rows.iter()
         .enumerate()
         .map(|(at, (name, uses))| {
-            let above = || rows[..at].iter().map(|(name, _)| name.clone()).collect();
+            let above = || -> BTreeSet<String> {
+                rows[..at].iter().map(|(name, _)| name.clone()).collect()
+            };
             let uses = match *uses {
                 "–" => BTreeSet::new(),
                 "all above" => above(),
                 "all" => rows.iter().map(|(name, _)| name.clone()).collect(),
+                but if but.starts_with("all above but ") => {
+                    let not = full(&but["all above but ".len()..]);
+                    above().into_iter().filter(|name| *name != not).collect()
+                }
                 listed => listed.split(", ").map(full).collect(),
             };
             (name.clone(), uses)
