@@ -34,7 +34,7 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use clap::{Args, Parser, Subcommand};
 
-use measure::Size;
+use measure::{Plan, Size};
 use results::{Part, Results};
 
 /// Measures Peerage, real kube-apiservers and ordinary proxies side by side.
@@ -64,6 +64,12 @@ struct Run {
     /// A few requests, objects and watches only, to see that it works
     #[arg(long)]
     quick: bool,
+    /// Only workloads whose name contains this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    workload: String,
+    /// Only ways or servers whose name contains this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    through: String,
     /// The peerage executable [default: built now, for release]
     #[arg(long, value_name = "FILE")]
     peerage: Option<PathBuf>,
@@ -101,7 +107,13 @@ impl Run {
             false => Results::default(),
         };
         results.machine.describe()?;
-        let size = if self.quick { Size::QUICK } else { Size::WHOLE };
+        let plan = Plan {
+            peerage,
+            size: if self.quick { Size::QUICK } else { Size::WHOLE },
+            rounds: self.rounds,
+            workload: self.workload,
+            through: self.through,
+        };
         let parts = match self.part.is_empty() {
             true => &Part::ALL[..],
             false => &self.part,
@@ -109,9 +121,9 @@ impl Run {
         for part in parts {
             results.forget(*part);
             match part {
-                Part::Proxies => proxies::run(&peerage, size, self.rounds, &mut results).await?,
-                Part::Servers => servers::run(&peerage, size, self.rounds, &mut results).await?,
-                Part::Planes => planes::run(&peerage, self.rounds, &mut results).await?,
+                Part::Proxies => proxies::run(&plan, &mut results).await?,
+                Part::Servers => servers::run(&plan, &mut results).await?,
+                Part::Planes => planes::run(&plan, &mut results).await?,
             }
             results.machine.load[1] = results::load_average();
             results.write(&self.results)?;

@@ -1,5 +1,6 @@
 //! One measurement: a workload through a setup, with what everybody involved spent on it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -42,6 +43,26 @@ impl Size {
 
     fn requests(self, whole: usize) -> usize {
         (whole / self.divisor).max(8)
+    }
+}
+
+/// What is to be measured, and how often.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// The executable.
+    pub(crate) peerage: PathBuf,
+    pub(crate) size: Size,
+    pub(crate) rounds: usize,
+    /// What names of workloads have to contain.
+    pub(crate) workload: String,
+    /// What names of setups have to contain.
+    pub(crate) through: String,
+}
+
+impl Plan {
+    /// Whether a measurement is wanted.
+    pub(crate) fn wants(&self, workload: &str, setup: &str) -> bool {
+        workload.contains(&self.workload) && setup.contains(&self.through)
     }
 }
 

@@ -13,6 +13,7 @@ use peerage_testkit::kube::{Apiserver, Etcd, KubeApiserver};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 
+use crate::measure::Plan;
 use crate::meter::{self, Memory};
 use crate::place::{self, Place};
 use crate::results::{Part, Results, Start};
@@ -28,16 +29,12 @@ const CALM: Duration = Duration::from_secs(3);
 const READY: &str = "export KUBECONFIG=";
 
 /// Runs all rounds.
-pub(crate) async fn run(
-    peerage: &Path,
-    rounds: usize,
-    results: &mut Results,
-) -> anyhow::Result<()> {
+pub(crate) async fn run(plan: &Plan, results: &mut Results) -> anyhow::Result<()> {
     let kube = Kube::start().await?;
-    for round in 0..rounds {
+    for round in 0..plan.rounds {
         let directory = tempfile::tempdir()?;
         for what in [UP, UP_AGAIN] {
-            let (ready, memory) = up(peerage, directory.path()).await.context(what)?;
+            let (ready, memory) = up(&plan.peerage, directory.path()).await.context(what)?;
             results.starts.push(start(what, round, ready, memory));
         }
         let (ready, memory) = kube.again_empty().await.context(KUBE)?;

@@ -13,7 +13,7 @@ use peerage_testkit::kube::{Apiserver, Etcd, Gateway, KubeApiserver, RunningGate
 use serde_json::json;
 
 use crate::load::{Call, Client, TOKEN};
-use crate::measure::{Measurement, Setup, Size, Work, until_served};
+use crate::measure::{Measurement, Plan, Setup, Size, Work, until_served};
 use crate::meter::Metered;
 use crate::ordinary::Ordinary;
 use crate::place::{self, Place};
@@ -61,28 +61,26 @@ struct Bench {
 }
 
 /// Runs all rounds.
-pub(crate) async fn run(
-    peerage: &Path,
-    size: Size,
-    rounds: usize,
-    results: &mut Results,
-) -> anyhow::Result<()> {
-    let bench = Bench::start(peerage, results).await?;
-    bench.fill(size).await?;
+pub(crate) async fn run(plan: &Plan, results: &mut Results) -> anyhow::Result<()> {
+    let bench = Bench::start(&plan.peerage, results).await?;
+    bench.fill(plan.size).await?;
     bench.wait().await?;
-    let workloads = bench.workloads().await?;
-    for round in 0..rounds {
+    let workloads = bench.workloads();
+    for round in 0..plan.rounds {
         for (workload, work, setups) in &workloads {
             let measurement = Measurement {
                 part: Part::Proxies,
                 workload,
                 round,
-                size,
+                size: plan.size,
             };
             let mut setups = setups.clone();
             let first = round % setups.len();
             setups.rotate_left(first);
             for name in setups {
+                if !plan.wants(workload, name) {
+                    continue;
+                }
                 let setup = bench.setup(name)?;
                 results.samples.push(measurement.of(&setup, work).await?);
                 if *workload == CREATE {
@@ -164,7 +162,7 @@ impl Bench {
         Ok(())
     }
 
-    async fn workloads(&self) -> anyhow::Result<Vec<(&'static str, Work, Vec<&'static str>)>> {
+    fn workloads(&self) -> Vec<(&'static str, Work, Vec<&'static str>)> {
         let all = vec![DIRECT, OWN, GATEWAY, "HAProxy", "nginx"];
         let more = [
             DIRECT_CERTIFICATE,
@@ -181,7 +179,7 @@ impl Bench {
             writer: Some(self.place.endpoint(self.newer.address())),
             changes: 10,
         };
-        Ok(vec![
+        vec![
             (
                 GET,
                 Work::ask(get.clone(), CLIENTS, 3000),
@@ -216,7 +214,7 @@ impl Bench {
             // nginx 1.22 keeps the head of an answer back until there is some of its body: an idle watch does not begin.
             (WATCH, watch, all[..4].to_vec()),
             (CREATE, Work::ask(large(), CLIENTS, 24), all),
-        ])
+        ]
     }
 
     fn setup(&self, name: &'static str) -> anyhow::Result<Setup> {

@@ -13,7 +13,7 @@ use peerage_testkit::wire::Outgoing;
 use serde_json::json;
 
 use crate::load::{Call, Client, TOKEN};
-use crate::measure::{Measurement, Setup, Size, Work};
+use crate::measure::{Measurement, Plan, Setup, Size, Work};
 use crate::meter::{self, Metered};
 use crate::place::{self, Place};
 use crate::proxies::CLIENTS;
@@ -43,19 +43,15 @@ struct Server {
 }
 
 /// Runs all rounds.
-pub(crate) async fn run(
-    peerage: &Path,
-    size: Size,
-    rounds: usize,
-    results: &mut Results,
-) -> anyhow::Result<()> {
+pub(crate) async fn run(plan: &Plan, results: &mut Results) -> anyhow::Result<()> {
     let place = Place::new()?;
-    let servers = start(&place, peerage).await;
+    let servers = start(&place, &plan.peerage).await;
     for server in &servers {
-        fill(&place, server, size).await.context(server.name)?;
+        let filled = fill(&place, server, plan.size).await;
+        filled.context(server.name)?;
     }
     let workloads = workloads();
-    for round in 0..rounds {
+    for round in 0..plan.rounds {
         let mut order: Vec<&Server> = servers.iter().collect();
         order.rotate_left(round % servers.len());
         for (workload, work) in &workloads {
@@ -63,9 +59,12 @@ pub(crate) async fn run(
                 part: Part::Servers,
                 workload,
                 round,
-                size,
+                size: plan.size,
             };
             for server in &order {
+                if !plan.wants(workload, server.name) {
+                    continue;
+                }
                 let setup = server.setup(&place);
                 results.samples.push(measurement.of(&setup, work).await?);
                 if *workload == CREATE {
