@@ -138,8 +138,9 @@ fn discovery(results: &Results) -> Vec<Aim> {
 
 fn planes(results: &Results) -> Vec<Aim> {
     let ready = results.start(planes::UP, |s| s.ready_ms);
+    // Processes of one program share its pages: adding up what is resident would count them for each.
     let memory = |what| {
-        let spread = results.start(what, |s| s.memory.rss as f64 / 1024.0);
+        let spread = results.start(what, |s| s.memory.pss as f64 / 1024.0);
         Some(spread?.median)
     };
     vec![
@@ -155,7 +156,7 @@ fn planes(results: &Results) -> Vec<Aim> {
             figure: memory(planes::UP),
             limit: memory(planes::KUBE).map(|it| it / 10.0),
             at_least: false,
-            unit: "MB resident",
+            unit: "MB, shared pages counted once",
         },
     ]
 }

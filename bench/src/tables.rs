@@ -22,12 +22,14 @@ pub(crate) fn machine(machine: &Machine) -> String {
 /// All tables.
 pub(crate) fn all(results: &Results) -> String {
     let mut text = String::new();
-    text.push_str("## Ways to a newer server\n");
+    text.push_str("## Ways to a newer server\n\n");
+    text.push_str(COLUMNS);
     for workload in WORKLOADS {
         text.push_str(&ways(results, workload));
     }
     text.push_str(&memory(results));
-    text.push_str("\n## `peerage apiserver` and kube-apiserver\n");
+    text.push_str("\n## `peerage apiserver` and kube-apiserver\n\n");
+    text.push_str(COLUMNS);
     text.push_str(&one_server(results));
     text.push_str("\n## From nothing: `peerage up` and two kube-apiservers\n\n");
     text.push_str(&starts(
@@ -36,6 +38,9 @@ pub(crate) fn all(results: &Results) -> String {
     ));
     text
 }
+
+const COLUMNS: &str =
+    "Columns named after processes are CPU seconds per 10 000 requests, or events that arrived.\n";
 
 const WORKLOADS: [&str; 9] = [
     proxies::GET,
