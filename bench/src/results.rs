@@ -124,7 +124,7 @@ impl Results {
     }
 
     pub(crate) fn write(&self, file: &Path) -> anyhow::Result<()> {
-        let text = serde_json::to_string_pretty(self)? + "\n";
+        let text = serde_json::to_string(self)? + "\n";
         std::fs::write(file, text).with_context(|| file.display().to_string())
     }
 

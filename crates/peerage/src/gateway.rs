@@ -39,7 +39,7 @@ pub fn run(flags: GatewayFlags, in_force: Option<Settings>) -> Result<(), Failur
     for note in &settings.notes {
         tracing::info!("{note}");
     }
-    crate::runtime()?.block_on(async {
+    crate::modest_runtime()?.block_on(async {
         let signals = Signals::listen()?;
         if with_stdin {
             signals.stop_with_stdin();
