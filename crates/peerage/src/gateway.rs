@@ -39,7 +39,12 @@ pub fn run(flags: GatewayFlags, in_force: Option<Settings>) -> Result<(), Failur
     for note in &settings.notes {
         tracing::info!("{note}");
     }
-    crate::modest_runtime()?.block_on(async {
+    // Beside a server the processors are mostly that server's.
+    let runtime = match settings.upstream {
+        Some(_) => crate::modest_runtime(),
+        None => crate::runtime(),
+    };
+    runtime?.block_on(async {
         let signals = Signals::listen()?;
         if with_stdin {
             signals.stop_with_stdin();
