@@ -93,7 +93,7 @@ impl Chain {
                 let record = log.begin(&id, &nobody, info, &parts.headers, &conn);
                 let status = Status::unauthorized();
                 record.fail(&status);
-                return numbered(&id, record.respond(respond.error(&status.into()), false));
+                return audit::numbered(&id, record.respond(respond.error(&status.into()), false));
             }
         };
         let record = log.begin(&id, &identity.user, info, &parts.headers, &conn);
@@ -102,7 +102,8 @@ impl Chain {
         }
         parts.extensions.insert(identity.user);
         parts.extensions.insert(record.clone());
-        let long_running = is_long_running(info, &parts.headers);
+        // These have no deadline and no place among the requests in flight.
+        let long_running = info.is_long_running() || peerage_http::is_upgrade(&parts.headers);
         let request = Request::from_parts(parts, body);
         let answer = async {
             match self.authorized(request, info, &record, long_running).await {
@@ -117,7 +118,7 @@ impl Chain {
         };
         // In a box: the future of a whole request is too large to live in another one.
         let response = audit::observe(&record, long_running, Box::pin(answer)).await;
-        numbered(&id, response)
+        audit::numbered(&id, response)
     }
 
     /// From impersonation on.
@@ -188,14 +189,6 @@ impl Service<Request> for Chain {
     }
 }
 
-/// The answer with the request's number, once.
-fn numbered(id: &str, mut response: Response) -> Response {
-    response
-        .headers_mut()
-        .insert(audit::AUDIT_ID, audit::told_id(id));
-    response
-}
-
 fn annotate(audit: &AuditContext, decision: &Decision) {
     if !audit.is_recorded() {
         return;
@@ -205,15 +198,6 @@ fn annotate(audit: &AuditContext, decision: &Decision) {
         if decision.allowed { "allow" } else { "forbid" },
     );
     audit.annotate("authorization.k8s.io/reason", decision.reason());
-}
-
-/// Watches and streams have no deadline and no place among the requests in flight.
-fn is_long_running(info: &RequestInfo<'_>, headers: &http::HeaderMap) -> bool {
-    const SUBRESOURCES: [&str; 5] = ["attach", "exec", "proxy", "log", "portforward"];
-    info.verb() == "watch"
-        || info.verb() == "proxy"
-        || SUBRESOURCES.contains(&info.subresource())
-        || peerage_http::hop::is_upgrade(headers)
 }
 
 /// `?timeout=`, at most the server's own.

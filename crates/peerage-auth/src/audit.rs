@@ -19,7 +19,7 @@ use std::time::Duration;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use peerage_core::audit::{Level, Policy};
 use peerage_core::{RequestInfo, User};
-use peerage_http::ConnInfo;
+use peerage_http::{ConnInfo, Response};
 use prometheus_client::metrics::counter::Counter;
 
 pub use context::{AuditContext, observe};
@@ -173,6 +173,13 @@ pub fn audit_id(headers: &HeaderMap) -> String {
     let sent = headers.get(AUDIT_ID).and_then(|value| value.to_str().ok());
     sent.filter(|id| !id.is_empty())
         .map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned)
+}
+
+/// The answer with the request's number, once.
+#[must_use]
+pub fn numbered(id: &str, mut response: Response) -> Response {
+    response.headers_mut().insert(AUDIT_ID, told_id(id));
+    response
 }
 
 /// The number as it is told to the client: cut to 64 bytes, as kube-apiserver does.

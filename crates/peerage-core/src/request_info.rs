@@ -231,6 +231,14 @@ impl<'a> RequestInfo<'a> {
         self.is_resource_request
     }
 
+    /// Whether it may go on for as long as both ends want: a watch, or a stream to or from a pod, node or service
+    /// (kube-apiserver's `BasicLongRunningRequestCheck`).
+    #[must_use]
+    pub fn is_long_running(&self) -> bool {
+        const SUBRESOURCES: [&str; 5] = ["attach", "exec", "proxy", "log", "portforward"];
+        matches!(self.verb(), "watch" | "proxy") || SUBRESOURCES.contains(&self.subresource())
+    }
+
     /// The API verb (`get`, `list`, `watch`, `create`, …); empty for a resource request whose method has none.
     #[must_use]
     pub fn verb(&self) -> &str {

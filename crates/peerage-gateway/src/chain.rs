@@ -117,11 +117,11 @@ impl Chain {
                 let status = Status::unauthorized();
                 record.fail(&status);
                 let response = form.say(&status, &self.shared.rendering);
-                return numbered(&id, record.respond(response, false));
+                return audit::numbered(&id, record.respond(response, false));
             }
         }
         parts.extensions.insert(record.clone());
-        let long_running = info.verb() == "watch" || peerage_http::is_upgrade(&parts.headers);
+        let long_running = info.is_long_running() || peerage_http::is_upgrade(&parts.headers);
         let drain = parts.extensions.get::<Drain>().cloned();
         let watch = info.verb() == "watch";
         let request = Request::from_parts(parts, body);
@@ -136,7 +136,7 @@ impl Chain {
             }
         };
         let response = audit::observe(&record, long_running, Box::pin(answer)).await;
-        numbered(&id, response)
+        audit::numbered(&id, response)
     }
 }
 
@@ -169,12 +169,4 @@ fn part_with(response: &mut Response) {
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(CONNECTION, close);
     }
-}
-
-/// The answer with the request's number, once.
-fn numbered(id: &str, mut response: Response) -> Response {
-    response
-        .headers_mut()
-        .insert(audit::AUDIT_ID, audit::told_id(id));
-    response
 }

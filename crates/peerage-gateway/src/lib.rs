@@ -23,4 +23,4 @@ mod server;
 pub mod sources;
 
 pub use options::GatewayOptions;
-pub use server::{GatewayError, Running, run, start};
+pub use server::{GatewayError, Running, start};

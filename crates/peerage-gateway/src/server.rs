@@ -6,18 +6,17 @@
 //!
 //! Invariants: a stop ends in bounded time; an address that cannot be had is an error before anything is served.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use peerage_auth::audit::AuditLog;
 use peerage_auth::{AuthSetupError, Authenticator};
-use peerage_core::PeerView;
 use peerage_http::metrics::Registry;
 use peerage_http::reload::{Reload, ReloadMetrics};
 use peerage_http::server::{Drained, ServerMetrics};
-use peerage_http::{HttpService, Server, ServerOptions, ServerTls};
+use peerage_http::{HttpService, Server, ServerOptions, ServerTls, own_address};
 use peerage_proxy::{Exclusions, FrontOptions, LocalApis, PeerProxy, PeerRecord, ProxyOptions};
 use prometheus_client::metrics::counter::Counter;
 use rand::RngExt;
@@ -59,41 +58,14 @@ pub enum GatewayError {
 
 /// A gateway that runs.
 pub struct Running {
-    address: SocketAddr,
-    admin: Option<SocketAddr>,
     proxy: PeerProxy,
-    stop: CancellationToken,
     done: JoinHandle<()>,
 }
 
 impl Running {
-    /// Where clients connect.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Where its own health and metrics are.
-    #[must_use]
-    pub fn admin(&self) -> Option<SocketAddr> {
-        self.admin
-    }
-
-    /// What it knows of the servers behind.
-    #[must_use]
-    pub fn view(&self) -> Arc<PeerView> {
-        self.proxy.view()
-    }
-
     /// Reads all servers anew.
     pub fn refresh(&self) {
         self.proxy.refresh();
-    }
-
-    /// Stops in good order and returns when everything has ended.
-    pub async fn stop(self) {
-        self.stop.cancel();
-        self.wait().await;
     }
 
     /// Returns when the gateway has ended.
@@ -102,15 +74,6 @@ impl Running {
             warn!(%error, "the gateway ended badly");
         }
     }
-}
-
-/// Runs a gateway until `stop`.
-///
-/// # Errors
-/// [`GatewayError`], before anything is served.
-pub async fn run(options: GatewayOptions, stop: CancellationToken) -> Result<(), GatewayError> {
-    start(options, stop).await?.wait().await;
-    Ok(())
 }
 
 /// Starts a gateway; it listens when this returns. It stops with `stop`.
@@ -128,7 +91,6 @@ pub async fn start(
     };
     let authenticator = Arc::new(Authenticator::load(options.authentication.clone())?);
     let address = listener.local_addr().unwrap_or(options.bind);
-    let admin_address = admin.as_ref().and_then(|it| it.local_addr().ok());
 
     let life = CancellationToken::new();
     let metrics = Registry::default();
@@ -199,14 +161,8 @@ pub async fn start(
         _sources: sources,
         _end: life.drop_guard(),
     };
-    let done = tokio::spawn(lives.until(stop.clone()));
-    Ok(Running {
-        address,
-        admin: admin_address,
-        proxy,
-        stop,
-        done,
-    })
+    let done = tokio::spawn(lives.until(stop));
+    Ok(Running { proxy, done })
 }
 
 /// Tells this process from every other one, so that a request that comes back is recognised.
@@ -259,17 +215,7 @@ fn told_address(bound: SocketAddr, servers: &[PeerRecord]) -> SocketAddr {
         let address = server.address.as_ref()?;
         let host = address.host().trim_matches(['[', ']']).parse().ok()?;
         let target = SocketAddr::new(host, address.port_u16().unwrap_or(443));
-        let any: IpAddr = match target {
-            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        // Connecting a datagram socket sends nothing: it only chooses the address to send from.
-        let socket = UdpSocket::bind((any, 0)).ok()?;
-        socket.connect(target).ok()?;
-        Some(SocketAddr::new(
-            socket.local_addr().ok()?.ip(),
-            bound.port(),
-        ))
+        Some(SocketAddr::new(own_address(target)?, bound.port()))
     };
     let mut ways: Vec<SocketAddr> = servers.iter().filter_map(towards).collect();
     // Clients elsewhere cannot use a loopback address if there is another.

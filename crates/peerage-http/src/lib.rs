@@ -20,6 +20,7 @@ pub mod closing;
 pub mod hop;
 mod io;
 pub mod metrics;
+mod own_address;
 mod plain;
 pub mod reload;
 pub mod server;
@@ -31,6 +32,7 @@ pub mod upstream;
 
 pub use body::{BoxError, channel, empty, full};
 pub use hop::{is_upgrade, strip_hop_by_hop};
+pub use own_address::own_address;
 pub use plain::plain;
 pub use server::{ConnInfo, Drain, Server, ServerOptions, TlsPeer};
 pub use tls::{ClientTls, Pem, ServerTls, TlsError};

@@ -128,10 +128,12 @@ impl<'a> Forward<'a> {
         why: Why,
     ) -> Result<Forward<'a>, ProxyError> {
         let user: Option<Arc<User>> = parts.extensions.get().cloned();
-        if user.is_none() && parts.extensions.get::<PassedCredentials>().is_none() {
+        let front = shared.front.as_ref();
+        let passed = parts.extensions.get::<PassedCredentials>().is_some();
+        // Only a front has connections that vouch for nobody.
+        if user.is_none() && !(passed && front.is_some()) {
             return Err(ProxyError::NoUser);
         }
-        let front = shared.front.as_ref();
         let family = front.map_or(&Family::FrontProxy, |front| &front.options.family);
         if user.is_some()
             && *family == Family::Impersonation

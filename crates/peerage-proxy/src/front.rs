@@ -7,7 +7,7 @@
 //!
 //! Leaves to `route` who is able to answer and to `health` who answers at all.
 //!
-//! Invariants: choosing allocates nothing but the list and takes no lock; what is remembered of clients has a fixed size.
+//! Invariants: choosing takes no lock; what is remembered of clients has a fixed size.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::IpAddr;
@@ -24,6 +24,7 @@ use tokio::time::Instant;
 
 use crate::health::Rank;
 use crate::peer::Peer;
+use crate::shared::ticket;
 
 /// What makes a proxy a front.
 #[derive(Clone)]
@@ -163,7 +164,7 @@ impl Front {
                 place,
                 weight,
                 *rank,
-                self.hasher.hash_one((fresh(), &peer.id)),
+                self.hasher.hash_one((ticket(), &peer.id)),
             )
         });
         peers
@@ -219,12 +220,6 @@ impl Front {
 
 /// The part of a writer's slot that counts seconds.
 const SECONDS: u64 = u32::MAX as u64;
-
-/// Differs from call to call.
-fn fresh() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
 
 fn is_write(verb: &str) -> bool {
     matches!(

@@ -11,7 +11,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use futures::future::{BoxFuture, Either, FutureExt};
@@ -31,7 +30,7 @@ use crate::forward::{self, Why};
 use crate::headers::{self, GUARD, GUARD_VALUE, PEER, REASON, STALE_VIEW};
 use crate::openapi::answer as openapi;
 use crate::peer::Peer;
-use crate::shared::{Shared, Snapshot};
+use crate::shared::{Shared, Snapshot, ticket};
 
 /// Puts the proxy around a local service.
 #[derive(Clone)]
@@ -268,12 +267,6 @@ impl Service<Request> for Behind {
         };
         call.forward(request, peers, Why::Behind).map(Ok).boxed()
     }
-}
-
-/// A number that differs from request to request.
-fn ticket() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// What the chain around us made of the request line; made here where nothing is around.

@@ -4,7 +4,7 @@
 //! belong together.
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -118,4 +118,10 @@ impl Shared {
             self.changed.notify_one();
         }
     }
+}
+
+/// A number that differs from call to call.
+pub(crate) fn ticket() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }

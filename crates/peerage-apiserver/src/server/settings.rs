@@ -8,7 +8,7 @@ use peerage_auth::audit::{AuditError, AuditLog, AuditOptions, Rotation};
 use peerage_auth::{AuthenticatorOptions, RequestHeaderOptions, TokenKeys};
 use peerage_http::metrics::Registry as Metrics;
 use peerage_http::tls::{ClientTlsOptions, ServerTlsOptions};
-use peerage_http::{ClientTls, Pem, ServerTls, TlsError};
+use peerage_http::{ClientTls, Pem, ServerTls, TlsError, own_address};
 use tracing::warn;
 
 use super::RunError;
@@ -40,17 +40,15 @@ pub(super) fn reachable(ip: IpAddr) -> IpAddr {
     if !ip.is_unspecified() {
         return ip;
     }
-    // Connecting a datagram socket sends nothing; it only picks the route. The targets are for documentation.
-    let (all, other, own) = match ip {
-        IpAddr::V4(_) => ("0.0.0.0:0", "192.0.2.1:9", IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        IpAddr::V6(_) => ("[::]:0", "[2001:db8::1]:9", IpAddr::V6(Ipv6Addr::LOCALHOST)),
+    // These addresses are for documentation: the way there is the way to everybody.
+    let (other, own) = match ip {
+        IpAddr::V4(_) => (([192, 0, 2, 1], 9).into(), Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(_) => (
+            ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1], 9).into(),
+            Ipv6Addr::LOCALHOST.into(),
+        ),
     };
-    let outward = || {
-        let socket = std::net::UdpSocket::bind(all)?;
-        socket.connect(other)?;
-        socket.local_addr()
-    };
-    outward().map_or(own, |address| address.ip())
+    own_address(other).unwrap_or(own)
 }
 
 pub(super) fn serving_tls(options: &Options) -> Result<ServerTls, TlsError> {
