@@ -12,7 +12,6 @@
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::HeaderMap;
@@ -24,6 +23,7 @@ use tokio::time::Instant;
 
 use crate::health::Rank;
 use crate::peer::Peer;
+use crate::recent::Recent;
 use crate::shared::ticket;
 
 /// What makes a proxy a front.
@@ -81,9 +81,8 @@ pub(crate) struct Front {
     pub(crate) options: FrontOptions,
     /// The same in every gateway, so that several agree on who answers whom.
     hasher: BuildHasherDefault<DefaultHasher>,
-    started: Instant,
-    /// By hash of the client: 32 bits more of the hash, and the second of its last write.
-    writers: Box<[AtomicU64]>,
+    /// Clients that wrote.
+    writers: Recent,
 }
 
 /// What the newest of the servers that can answer is to a request.
@@ -106,8 +105,7 @@ impl Front {
         Front {
             options,
             hasher: BuildHasherDefault::default(),
-            started: Instant::now(),
-            writers: (0..WRITERS).map(|_| AtomicU64::new(0)).collect(),
+            writers: Recent::new(WRITERS, READS_FOLLOW, Instant::now()),
         }
     }
 
@@ -185,41 +183,16 @@ impl Front {
             return Newest::No;
         }
         if is_write(info.verb()) {
-            self.note_writer(client);
+            self.writers.note(client.0, Instant::now());
             return Newest::Only;
         }
-        if self.wrote_lately(client) {
+        if self.writers.has(client.0, Instant::now()) {
             Newest::First
         } else {
             Newest::No
         }
     }
-
-    fn note_writer(&self, client: ClientKey) {
-        let (slot, tag) = self.slot(client);
-        slot.store(tag | self.second(), Ordering::Relaxed);
-    }
-
-    fn wrote_lately(&self, client: ClientKey) -> bool {
-        let (slot, tag) = self.slot(client);
-        let noted = slot.load(Ordering::Relaxed);
-        let age = self.second().saturating_sub(noted & SECONDS);
-        noted & !SECONDS == tag && noted & SECONDS != 0 && age < READS_FOLLOW.as_secs()
-    }
-
-    fn slot(&self, client: ClientKey) -> (&AtomicU64, u64) {
-        let at = usize::try_from(client.0 % WRITERS as u64).unwrap_or_default();
-        (&self.writers[at], client.0 & !SECONDS)
-    }
-
-    /// Never 0, which means "nobody".
-    fn second(&self) -> u64 {
-        (self.started.elapsed().as_secs() + 1) & SECONDS
-    }
 }
-
-/// The part of a writer's slot that counts seconds.
-const SECONDS: u64 = u32::MAX as u64;
 
 fn is_write(verb: &str) -> bool {
     matches!(

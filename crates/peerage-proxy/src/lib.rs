@@ -14,6 +14,7 @@
 //! | `forward`, [`headers`] | a request on its way to a peer and back |
 //! | `front`, `version`, `identity` | which server answers when none of them is this one, and which is which |
 //! | `error`, `answer` | what the proxy itself refuses, in the client's media type |
+//! | [`recent`] | who was noted lately |
 //! | `health`, `metrics`, [`debug`] | how each peer does |
 //!
 //! To embed it, tell it of the other servers and of what the own service serves, and put the layer around that service:
@@ -64,6 +65,7 @@ mod openapi;
 pub mod options;
 mod peer;
 mod poll;
+pub mod recent;
 pub mod record;
 pub mod render;
 mod service;

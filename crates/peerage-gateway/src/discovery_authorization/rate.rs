@@ -5,10 +5,10 @@
 //!
 //! Invariants: fixed size; nothing waits.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use peerage_proxy::recent::Recent;
 use tokio::time::Instant;
 
 use super::credential::{Credential, Kind};
@@ -32,9 +32,6 @@ const GOOD_FOR: Duration = Duration::from_secs(3600);
 /// Credentials that are remembered to have been let in.
 const GOOD: usize = 8192;
 
-/// The part of a slot that counts seconds.
-const SECONDS: u64 = u32::MAX as u64;
-
 #[derive(Clone, Copy)]
 struct Rate {
     per_second: f64,
@@ -43,20 +40,18 @@ struct Rate {
 
 /// The buckets and who passes by them.
 pub(super) struct Rates {
-    started: Instant,
     anonymous: Mutex<Bucket>,
     unknown: Mutex<Bucket>,
-    /// By hash: 32 bits more of the hash, and the second of the last yes.
-    good: Box<[AtomicU64]>,
+    /// Who was let in.
+    good: Recent,
 }
 
 impl Rates {
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            started: now,
             anonymous: Mutex::new(Bucket::full(ANONYMOUS, now)),
             unknown: Mutex::new(Bucket::full(UNKNOWN, now)),
-            good: (0..GOOD).map(|_| AtomicU64::new(0)).collect(),
+            good: Recent::new(GOOD, GOOD_FOR, now),
         }
     }
 
@@ -64,7 +59,7 @@ impl Rates {
     pub(super) fn admit(&self, credential: &Credential, now: Instant) -> bool {
         let bucket = match credential.kind {
             Kind::Anonymous => &self.anonymous,
-            _ if self.is_good(credential, now) => return true,
+            _ if self.good.has(key(credential), now) => return true,
             _ => &self.unknown,
         };
         let mut bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,30 +68,13 @@ impl Rates {
 
     /// Remembers that they were let in.
     pub(super) fn let_in(&self, credential: &Credential, now: Instant) {
-        let (slot, tag) = self.slot(credential);
-        slot.store(tag | self.second(now), Ordering::Relaxed);
+        self.good.note(key(credential), now);
     }
+}
 
-    fn is_good(&self, credential: &Credential, now: Instant) -> bool {
-        let (slot, tag) = self.slot(credential);
-        let noted = slot.load(Ordering::Relaxed);
-        let since = self.second(now).saturating_sub(noted & SECONDS);
-        noted & !SECONDS == tag && noted & SECONDS != 0 && since < GOOD_FOR.as_secs()
-    }
-
-    fn slot(&self, credential: &Credential) -> (&AtomicU64, u64) {
-        let [a, b, c, d, e, f, g, h, i, j, ..] = credential.hash;
-        let tag = u64::from_le_bytes([a, b, c, d, e, f, g, h]) & !SECONDS;
-        (
-            &self.good[usize::from(u16::from_le_bytes([i, j])) % GOOD],
-            tag,
-        )
-    }
-
-    /// Never 0, which means "nobody".
-    fn second(&self, now: Instant) -> u64 {
-        (now.duration_since(self.started).as_secs() + 1) & SECONDS
-    }
+fn key(credential: &Credential) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = credential.hash;
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
 struct Bucket {
