@@ -94,6 +94,7 @@ pub use record::{IdentityLease, PeerRecord};
 pub use render::{Rendering, Yaml};
 pub use service::{Behind, ProxyLayer, ProxyService};
 pub use version::ApiVersion;
+pub use writer::MAX_PEERS;
 
 use log_gate::LogGate;
 use shared::{Shared, Snapshot};

@@ -1,9 +1,9 @@
 //! One task per peer that keeps its documents and its health up to date.
 //!
 //! A round asks `/readyz`, then `/api` and `/apis` conditionally; it counts as good only when both documents are
-//! there, and only then are they published. Behind a front there may be servers of any age: what came, and not what was
-//! asked for, says whether it is the aggregated document (v2 from 1.30 on, v2beta1 from 1.26 on) or the legacy ones. Requests never wait for a round. What the documents mean is
-//! `peerage_core`'s; who is polled is the writer's.
+//! there, and only then are they published. Requests never wait for a round. Behind a front there may be servers of
+//! any age: what came, and not what was asked for, says whether it is the aggregated document (v2 from 1.30 on, v2beta1
+//! from 1.26 on) or the legacy ones. What the documents mean is `peerage_core`'s; who is polled is the writer's.
 //!
 //! Invariants: a round is bounded by its deadlines, so one silent peer delays nobody else; a failed round changes
 //! no document; a peer is asked for ever, at least every few seconds.

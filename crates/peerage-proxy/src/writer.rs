@@ -24,7 +24,7 @@ use crate::record::{Memory, PeerRecord, Standing};
 use crate::shared::{Known, Shared, Snapshot};
 
 /// More servers than any control plane has; a registry that lists more is broken.
-const MAX_PEERS: usize = 200;
+pub const MAX_PEERS: usize = 200;
 
 /// Changes that come together make one view.
 const GATHER: Duration = Duration::from_millis(5);

@@ -1,12 +1,14 @@
-//! Flags that several servers take, with kube-apiserver's names, and what they mean together.
+//! Flags that several servers take, with kube-apiserver's names, and the settings that they mean together.
 
-use std::path::PathBuf;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use peerage_core::audit::Policy;
 
-use crate::apiserver::SettingsError;
-use crate::apiserver::settings::{Audit, FrontProxy};
+use crate::client::chain;
+use crate::settings_error::SettingsError;
 
 /// Reads a boolean as Go's `strconv.ParseBool` does.
 pub fn parse_bool(text: &str) -> Result<bool, String> {
@@ -26,7 +28,111 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A certificate and its private key, as files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyPairFiles {
+    /// The certificate.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// Both halves of a pair, or neither.
+pub(crate) fn pair(
+    flags: (&'static str, &'static str),
+    certificate: &Option<PathBuf>,
+    key: &Option<PathBuf>,
+) -> Result<Option<KeyPairFiles>, SettingsError> {
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Ok(Some(KeyPairFiles {
+            certificate: certificate.clone(),
+            key: key.clone(),
+        })),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(SettingsError::HalfAPair {
+            given: flags.0,
+            missing: flags.1,
+        }),
+        (None, Some(_)) => Err(SettingsError::HalfAPair {
+            given: flags.1,
+            missing: flags.0,
+        }),
+    }
+}
+
+/// Each file that was named has to be there.
+pub(crate) fn check_readable(flag: &'static str, path: &Path) -> Result<(), SettingsError> {
+    match std::fs::File::open(path) {
+        Ok(_) => Ok(()),
+        Err(source) => Err(SettingsError::ReadFile {
+            flag,
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
+/// Where a server listens, and how it stops.
+#[derive(Debug, Clone, Args)]
+pub struct ServingFlags {
+    /// Address to listen on
+    #[arg(
+        long,
+        value_name = "IP",
+        default_value = "0.0.0.0",
+        help_heading = "Serving"
+    )]
+    pub bind_address: IpAddr,
+    /// Port to listen on; 0 for any free one
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = 6443,
+        help_heading = "Serving"
+    )]
+    pub secure_port: u16,
+    /// Serving certificate; towards peers it needs the name kubernetes.default.svc
+    #[arg(long, value_name = "FILE", help_heading = "Serving")]
+    pub tls_cert_file: Option<PathBuf>,
+    /// Its private key
+    #[arg(long, value_name = "FILE", help_heading = "Serving")]
+    pub tls_private_key_file: Option<PathBuf>,
+    /// Time between /readyz failing and the end of serving when the server is stopped
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration, help_heading = "Serving")]
+    pub shutdown_delay_duration: Duration,
+}
+
+impl ServingFlags {
+    /// Where to listen.
+    pub fn bind(&self) -> SocketAddr {
+        SocketAddr::new(self.bind_address, self.secure_port)
+    }
+
+    /// The serving pair, if it is given.
+    pub fn pair(&self) -> Result<Option<KeyPairFiles>, SettingsError> {
+        let names = ("--tls-cert-file", "--tls-private-key-file");
+        pair(names, &self.tls_cert_file, &self.tls_private_key_file)
+    }
+}
+
 /// Clients that may speak for others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrontProxy {
+    /// Authorities of their certificates.
+    pub ca: PathBuf,
+    /// Common names that they must have; empty for any.
+    pub allowed_names: Vec<String>,
+    /// Headers of the user's name.
+    pub user_headers: Vec<String>,
+    /// Headers of the user's UID.
+    pub uid_headers: Vec<String>,
+    /// Headers of the user's groups.
+    pub group_headers: Vec<String>,
+    /// Prefixes of headers with more about the user.
+    pub extra_prefixes: Vec<String>,
+}
+
+/// The flags of such clients.
 #[derive(Debug, Clone, Default, Args)]
 pub struct FrontProxyFlags {
     /// Authorities of clients that may speak for others: peers, and authenticating proxies
@@ -93,7 +199,40 @@ impl FrontProxyFlags {
     }
 }
 
-/// What is recorded of requests.
+/// Where and what to audit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Audit {
+    /// The policy.
+    pub policy: PathBuf,
+    /// The file of lines; `-` for standard output.
+    pub log: PathBuf,
+    /// Megabytes at which it is rotated; 0 for never.
+    pub max_size: u64,
+    /// Days that rotated files are kept; 0 for any number.
+    pub max_age: u32,
+    /// Rotated files that are kept; 0 for any number.
+    pub max_backups: u32,
+}
+
+impl Audit {
+    /// Reads the policy.
+    pub fn read_policy(&self) -> Result<Policy, SettingsError> {
+        let wrong = |problem: String| SettingsError::AuditPolicy {
+            path: self.policy.clone(),
+            problem,
+        };
+        let text =
+            std::fs::read_to_string(&self.policy).map_err(|source| SettingsError::ReadFile {
+                flag: "--audit-policy-file",
+                path: self.policy.clone(),
+                source,
+            })?;
+        let document = serde_saphyr::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+        Policy::parse(document).map_err(|e| wrong(chain(&e)))
+    }
+}
+
+/// The flags of what is recorded of requests.
 #[derive(Debug, Clone, Args)]
 pub struct AuditFlags {
     /// What to audit (audit.k8s.io/v1 Policy)

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::apiserver::settings::{KeyPairFiles, default_data_dir};
+use crate::apiserver::settings::default_data_dir;
+use crate::common_flags::KeyPairFiles;
 use crate::common_flags::{parse_bool, parse_duration};
 use crate::exit::{Failure, Kind};
 use crate::logging::LogFlags;

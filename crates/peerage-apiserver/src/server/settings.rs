@@ -131,11 +131,7 @@ pub(super) fn audit_log(options: &Options, counts: &Metrics) -> Result<AuditLog,
     let mut audit = AuditOptions::new(policy.clone());
     audit.path = given.path.clone();
     audit.rotation = Rotation {
-        // As in kube-apiserver, no bound is the default one.
-        max_bytes: match given.max_size {
-            0 => Rotation::default().max_bytes,
-            megabytes => megabytes << 20,
-        },
+        max_bytes: given.max_size << 20,
         max_age_days: given.max_age,
         max_backups: given.max_backup as usize,
     };

@@ -12,12 +12,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::uri::Authority;
-use peerage_proxy::PeerRecord;
+use peerage_proxy::{MAX_PEERS, PeerRecord};
 
 use super::{Finding, Found};
-
-/// More servers than any control plane has.
-const MOST: usize = 200;
 
 /// One list, and what is wrong with it.
 pub(super) struct Combined {
@@ -36,13 +33,13 @@ pub(super) fn combine<'a>(
         }
     }
     let mut entries = folded.entries;
-    if entries.len() > MOST {
-        let left_out: Vec<_> = entries.drain(MOST..).map(|it| it.record.id).collect();
+    if entries.len() > MAX_PEERS {
+        let left_out: Vec<_> = entries.drain(MAX_PEERS..).map(|it| it.record.id).collect();
         folded.findings.push(Finding {
             kind: "too_many",
             servers: left_out.iter().take(10).map(ToString::to_string).collect(),
             message: format!(
-                "{} servers are left out, because there are more than {MOST}; some source lists what is no control plane",
+                "{} servers are left out, because there are more than {MAX_PEERS}; some source lists what is no control plane",
                 left_out.len()
             ),
         });
@@ -285,7 +282,7 @@ mod tests {
             })
             .collect();
         let (records, findings) = shown(&[("flags", vec![at("10.0.0.1:1")]), ("leases", many)]);
-        assert_eq!(records.len(), MOST);
+        assert_eq!(records.len(), MAX_PEERS);
         assert_eq!(records[0], "10.0.0.1:1 10.0.0.1:1");
         assert_eq!(findings, ["too_many"]);
     }

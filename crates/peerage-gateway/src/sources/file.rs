@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::uri::Authority;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::io::AsyncReadExt as _;
 
 use super::Found;
 use super::publish::Publisher;
@@ -83,11 +84,15 @@ async fn read(path: &Path) -> Result<String, FileError> {
         path: path.display().to_string(),
         source,
     };
-    let size = tokio::fs::metadata(path).await.map_err(failed)?.len();
-    if size > MOST_BYTES {
+    let file = tokio::fs::File::open(path).await.map_err(failed)?;
+    let mut text = String::new();
+    // A file may say that it is small and have no end.
+    let mut some = file.take(MOST_BYTES + 1);
+    some.read_to_string(&mut text).await.map_err(failed)?;
+    if text.len() as u64 > MOST_BYTES {
         return Err(FileError::TooLarge(path.display().to_string()));
     }
-    tokio::fs::read_to_string(path).await.map_err(failed)
+    Ok(text)
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -210,6 +215,12 @@ mod tests {
         let json = r#"[{"url": "https://10.0.0.1:6443"}]"#;
         assert_eq!(parse(Path::new("f"), json).unwrap().servers.len(), 1);
         assert_eq!(parse(Path::new("f"), "[]").unwrap(), List::default());
+    }
+
+    #[tokio::test]
+    async fn a_file_without_an_end_is_an_error() {
+        let error = read(Path::new("/dev/zero")).await.unwrap_err();
+        assert_eq!(error.reason(), "too_large", "{error}");
     }
 
     #[test]

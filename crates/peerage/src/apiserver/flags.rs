@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::common_flags::{AuditFlags, FrontProxyFlags, parse_bool, parse_duration};
+use crate::common_flags::{AuditFlags, FrontProxyFlags, ServingFlags, parse_bool, parse_duration};
+use crate::etcd::EtcdFlags;
 use crate::logging::LogFlags;
 
 /// The flags.
@@ -75,31 +76,12 @@ pub struct ApiserverFlags {
     #[arg(long, hide = true)]
     pub exit_with_stdin: bool,
 
-    /// Address to listen on
-    #[arg(
-        long,
-        value_name = "IP",
-        default_value = "0.0.0.0",
-        help_heading = "Serving"
-    )]
-    pub bind_address: IpAddr,
-    /// Port to listen on; 0 for any free one
-    #[arg(
-        long,
-        value_name = "PORT",
-        default_value_t = 6443,
-        help_heading = "Serving"
-    )]
-    pub secure_port: u16,
+    /// Where it listens, and how it stops.
+    #[command(flatten)]
+    pub serving: ServingFlags,
     /// Address that others reach this server at [default: --bind-address, or the default interface's]
     #[arg(long, value_name = "IP", help_heading = "Serving")]
     pub advertise_address: Option<IpAddr>,
-    /// Serving certificate; it needs the name kubernetes.default.svc for peers [default: made in --cert-dir]
-    #[arg(long, value_name = "FILE", help_heading = "Serving")]
-    pub tls_cert_file: Option<PathBuf>,
-    /// Its private key
-    #[arg(long, value_name = "FILE", help_heading = "Serving")]
-    pub tls_private_key_file: Option<PathBuf>,
     /// Where certificates are made when none are given [default: pki in --data-dir]
     #[arg(long, value_name = "DIR", help_heading = "Serving")]
     pub cert_dir: Option<PathBuf>,
@@ -130,9 +112,6 @@ pub struct ApiserverFlags {
         help_heading = "Serving"
     )]
     pub min_request_timeout: u32,
-    /// Time between /readyz failing and the end of serving when the server is stopped
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration, help_heading = "Serving")]
-    pub shutdown_delay_duration: Duration,
 
     /// Authorities of client certificates (CN is the user, O the groups) [default: made in --cert-dir]
     #[arg(long, value_name = "FILE", help_heading = "Who is asking")]
@@ -180,40 +159,12 @@ pub struct ApiserverFlags {
     /// Where objects are kept: sqlite:FILE, memory, or etcd [default: sqlite:store.db in --data-dir, or etcd with --etcd-servers]
     #[arg(long, value_name = "WHERE", help_heading = "Store")]
     pub storage: Option<String>,
-    /// Servers of etcd's v3 protocol (etcd, or peerage store), https://host:port
-    #[arg(
-        long,
-        value_name = "URL",
-        value_delimiter = ',',
-        help_heading = "Store"
-    )]
-    pub etcd_servers: Vec<String>,
-    /// Authorities of their certificates
-    #[arg(long, value_name = "FILE", help_heading = "Store")]
-    pub etcd_cafile: Option<PathBuf>,
-    /// Client certificate towards them
-    #[arg(long, value_name = "FILE", help_heading = "Store")]
-    pub etcd_certfile: Option<PathBuf>,
-    /// Its private key
-    #[arg(long, value_name = "FILE", help_heading = "Store")]
-    pub etcd_keyfile: Option<PathBuf>,
-    /// Name towards them, where they ask for one; not a flag of kube-apiserver
-    #[arg(long, value_name = "NAME", help_heading = "Store")]
-    pub etcd_username: Option<String>,
-    /// File with its password, on the first line
-    #[arg(long, value_name = "FILE", help_heading = "Store")]
-    pub etcd_password_file: Option<PathBuf>,
+    /// The etcd that objects are kept in.
+    #[command(flatten)]
+    pub etcd: EtcdFlags,
     /// How often one of the servers on them compacts what is past; 0 for never
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration, help_heading = "Store")]
     pub etcd_compaction_interval: Duration,
-    /// Start of all keys
-    #[arg(
-        long,
-        value_name = "PREFIX",
-        default_value = "/registry",
-        help_heading = "Store"
-    )]
-    pub etcd_prefix: String,
     /// How long Events are kept
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration, help_heading = "Store")]
     pub event_ttl: Duration,

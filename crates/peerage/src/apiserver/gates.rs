@@ -3,7 +3,7 @@
 //! Differs: `UnknownVersionInteroperabilityProxy` is on for every version served, where kube-apiserver has it off before
 //! 1.36: a server that cannot proxy is not what one starts Peerage for.
 
-use super::SettingsError;
+use crate::settings_error::SettingsError;
 
 /// The proxy's gate.
 pub const PROXY: &str = "UnknownVersionInteroperabilityProxy";

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use super::ApiserverSettings;
-use super::settings::KeyPairFiles;
+use crate::common_flags::KeyPairFiles;
 use crate::pki::directory::{ADMIN, CLUSTER_CA, PkiDirectory, Plan, SERVING};
 use crate::pki::kubeconfig::{Kubeconfig, Server};
 use crate::pki::{AltName, PkiError};

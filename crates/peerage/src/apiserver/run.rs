@@ -13,9 +13,11 @@ use peerage_http::reload;
 use peerage_store::sqlite::{SqliteOptions, SqliteStore};
 use peerage_store::{OpenError, Store, memory::MemoryStore};
 
-use super::settings::{ApiserverSettings, Audit, AuthorizationMode, FrontProxy, Storage};
-use super::{SettingsError, own_pki};
+use super::own_pki;
+use super::settings::{ApiserverSettings, AuthorizationMode, Storage};
+use crate::common_flags::{Audit, FrontProxy};
 use crate::exit::{Failure, Kind};
+use crate::settings_error::SettingsError;
 use crate::signals::Signals;
 
 /// How long open requests may take when the server stops.
@@ -147,7 +149,7 @@ fn options(settings: &ApiserverSettings, store: Arc<dyn Store>) -> Result<Option
         drain: DRAIN,
         event_ttl: settings.event_ttl,
         compaction_interval: match &settings.storage {
-            Storage::Etcd(etcd) => etcd.compaction_interval,
+            Storage::Etcd(_) => settings.compaction_interval,
             Storage::Memory | Storage::Sqlite(_) => None,
         },
     })

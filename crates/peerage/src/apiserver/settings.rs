@@ -16,23 +16,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use peerage_core::audit::Policy;
-
 use super::flags::ApiserverFlags;
 use super::gates::FeatureGates;
+use super::storage;
 pub use super::storage::Storage;
-use super::{SettingsError, storage};
-use crate::client::chain;
-pub(crate) use parts::pair;
-
-/// A certificate and its private key, as files.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyPairFiles {
-    /// The certificate.
-    pub certificate: PathBuf,
-    /// The private key.
-    pub key: PathBuf,
-}
+use crate::common_flags::{Audit, FrontProxy, KeyPairFiles, check_readable};
+use crate::settings_error::SettingsError;
 
 /// One API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +52,8 @@ pub struct ApiserverSettings {
     pub storage: Storage,
     /// Start of all keys, with a leading and without a closing slash.
     pub storage_prefix: String,
+    /// How often one of several servers on one etcd compacts it.
+    pub compaction_interval: Option<Duration>,
     /// How long Events are kept.
     pub event_ttl: Duration,
     /// Peers.
@@ -109,23 +100,6 @@ pub struct Authentication {
     pub service_accounts: ServiceAccounts,
 }
 
-/// Clients that may speak for others.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FrontProxy {
-    /// Authorities of their certificates.
-    pub ca: PathBuf,
-    /// Common names that they must have; empty for any.
-    pub allowed_names: Vec<String>,
-    /// Headers of the user's name.
-    pub user_headers: Vec<String>,
-    /// Headers of the user's UID.
-    pub uid_headers: Vec<String>,
-    /// Headers of the user's groups.
-    pub group_headers: Vec<String>,
-    /// Prefixes of headers with more about the user.
-    pub extra_prefixes: Vec<String>,
-}
-
 /// Service account tokens.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServiceAccounts {
@@ -146,39 +120,6 @@ pub enum AuthorizationMode {
     AlwaysAllow,
     /// Roles and bindings.
     Rbac,
-}
-
-/// Where and what to audit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Audit {
-    /// The policy.
-    pub policy: PathBuf,
-    /// The file of lines; `-` for standard output.
-    pub log: PathBuf,
-    /// Megabytes at which it is rotated; 0 for never.
-    pub max_size: u64,
-    /// Days that rotated files are kept; 0 for any number.
-    pub max_age: u32,
-    /// Rotated files that are kept; 0 for any number.
-    pub max_backups: u32,
-}
-
-impl Audit {
-    /// Reads the policy.
-    pub fn read_policy(&self) -> Result<Policy, SettingsError> {
-        let wrong = |problem: String| SettingsError::AuditPolicy {
-            path: self.policy.clone(),
-            problem,
-        };
-        let text =
-            std::fs::read_to_string(&self.policy).map_err(|source| SettingsError::ReadFile {
-                flag: "--audit-policy-file",
-                path: self.policy.clone(),
-                source,
-            })?;
-        let document = serde_saphyr::from_str(&text).map_err(|e| wrong(e.to_string()))?;
-        Policy::parse(document).map_err(|e| wrong(chain(&e)))
-    }
 }
 
 /// Peers.
@@ -227,7 +168,8 @@ impl ApiserverSettings {
             authorization: parts::authorization(&flags.authorization_mode, &mut warnings)?,
             audit: flags.audit.settings()?,
             storage: storage::read(&flags, &data_dir)?,
-            storage_prefix: storage::prefix(&flags.etcd_prefix)?,
+            storage_prefix: flags.etcd.prefix()?,
+            compaction_interval: Some(flags.etcd_compaction_interval).filter(|it| !it.is_zero()),
             event_ttl: flags.event_ttl,
             peers,
             data_dir,
@@ -259,10 +201,7 @@ impl ApiserverSettings {
             &proxy.map(|proxy| proxy.pair.clone()),
         )?;
         if let Storage::Etcd(etcd) = &self.storage {
-            pair("--etcd-certfile", "--etcd-keyfile", &etcd.pair)?;
-            files.extend(etcd.ca.as_deref().map(|ca| ("--etcd-cafile", ca)));
-            let password = etcd.user.as_ref().map(|(_, file)| file.as_path());
-            files.extend(password.map(|file| ("--etcd-password-file", file)));
+            files.extend(etcd.files());
         }
         files.extend(proxy.map(|proxy| ("--peer-ca-file", proxy.ca.as_path())));
         let who = &self.authentication;
@@ -287,17 +226,6 @@ impl ApiserverSettings {
         files
             .into_iter()
             .try_for_each(|(flag, file)| check_readable(flag, file))
-    }
-}
-
-pub(crate) fn check_readable(flag: &'static str, path: &Path) -> Result<(), SettingsError> {
-    match std::fs::File::open(path) {
-        Ok(_) => Ok(()),
-        Err(source) => Err(SettingsError::ReadFile {
-            flag,
-            path: path.to_owned(),
-            source,
-        }),
     }
 }
 

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::SettingsError;
 use super::unneeded::{self, Unneeded};
 use crate::print_config::FromFile;
+use crate::settings_error::SettingsError;
 
 /// What the words came to.
 #[derive(Debug, Default)]

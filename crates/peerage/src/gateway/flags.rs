@@ -2,13 +2,14 @@
 //!
 //! Names are kube-apiserver's wherever it has the flag.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::common_flags::{AuditFlags, FrontProxyFlags, parse_bool, parse_duration};
+use crate::common_flags::{AuditFlags, FrontProxyFlags, ServingFlags, parse_bool, parse_duration};
+use crate::etcd::EtcdFlags;
 use crate::logging::LogFlags;
 
 /// Which servers may write what several of them serve.
@@ -67,32 +68,9 @@ pub struct GatewayFlags {
         help_heading = "Servers"
     )]
     pub peers_from_leases_user: String,
-    /// Find servers by the endpoint keys that servers with that feature gate keep in etcd: its servers,
-    /// https://host:port
-    #[arg(
-        long,
-        value_name = "URL",
-        value_delimiter = ',',
-        help_heading = "Servers"
-    )]
-    pub etcd_servers: Vec<String>,
-    /// Authorities of etcd's certificates
-    #[arg(long, value_name = "FILE", help_heading = "Servers")]
-    pub etcd_cafile: Option<PathBuf>,
-    /// Client certificate towards etcd
-    #[arg(long, value_name = "FILE", help_heading = "Servers")]
-    pub etcd_certfile: Option<PathBuf>,
-    /// Its private key
-    #[arg(long, value_name = "FILE", help_heading = "Servers")]
-    pub etcd_keyfile: Option<PathBuf>,
-    /// Start of all keys, as of the servers' own --etcd-prefix
-    #[arg(
-        long,
-        value_name = "PREFIX",
-        default_value = "/registry",
-        help_heading = "Servers"
-    )]
-    pub etcd_prefix: String,
+    /// The etcd in which servers with that feature gate keep endpoint keys, by which more are found.
+    #[command(flatten)]
+    pub etcd: EtcdFlags,
     /// The failure domain that the gateway is in; servers in it are preferred
     #[arg(long, value_name = "NAME", help_heading = "Servers")]
     pub zone: Option<String>,
@@ -134,28 +112,9 @@ pub struct GatewayFlags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = parse_bool, action = clap::ArgAction::Set, help_heading = "Servers")]
     pub peer_header_for_all: bool,
 
-    /// Address to listen on
-    #[arg(
-        long,
-        value_name = "IP",
-        default_value = "0.0.0.0",
-        help_heading = "Serving"
-    )]
-    pub bind_address: IpAddr,
-    /// Port to listen on; 0 for any free one
-    #[arg(
-        long,
-        value_name = "PORT",
-        default_value_t = 6443,
-        help_heading = "Serving"
-    )]
-    pub secure_port: u16,
-    /// Serving certificate
-    #[arg(long, value_name = "FILE", help_heading = "Serving")]
-    pub tls_cert_file: Option<PathBuf>,
-    /// Its private key
-    #[arg(long, value_name = "FILE", help_heading = "Serving")]
-    pub tls_private_key_file: Option<PathBuf>,
+    /// Where it listens, and how it stops.
+    #[command(flatten)]
+    pub serving: ServingFlags,
     /// Where the gateway's own /healthz, /readyz, /metrics and /debug/peers are, over plain HTTP; empty for nowhere
     #[arg(
         long,
@@ -168,9 +127,6 @@ pub struct GatewayFlags {
     /// Requests at one time on one HTTP/2 connection of a client
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Serving")]
     pub http2_max_streams_per_connection: u32,
-    /// Time between /readyz failing and the end of serving when the gateway is stopped
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration, help_heading = "Serving")]
-    pub shutdown_delay_duration: Duration,
     /// How long open requests may go on after that
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration, help_heading = "Serving")]
     pub drain_timeout: Duration,

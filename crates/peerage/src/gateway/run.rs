@@ -6,7 +6,6 @@ use peerage_auth::audit::{AuditLog, AuditMetrics, AuditOptions, Rotation};
 use peerage_auth::identity_headers::Family;
 use peerage_auth::{AuthenticatorOptions, RequestHeaderOptions};
 use peerage_core::User;
-use peerage_etcd::EtcdOptions;
 use peerage_gateway::sources::{
     DnsName, EtcdSource, Found, LeaseOptions, LeaseUser, SourceOptions, Sources,
 };
@@ -16,8 +15,8 @@ use peerage_http::{ClientTls, Pem, ServerTls, TlsError};
 use peerage_proxy::{Rendering, Writes};
 
 use super::flags::{IdentityFlag, WritesFlag};
-use super::settings::{EtcdSettings, GatewaySettings, ServerAddress};
-use crate::apiserver::settings::{Audit, FrontProxy};
+use super::settings::{GatewaySettings, ServerAddress};
+use crate::common_flags::{Audit, FrontProxy};
 use crate::exit::{Failure, Kind};
 use crate::signals::Signals;
 
@@ -79,6 +78,12 @@ async fn options(settings: GatewaySettings) -> Result<GatewayOptions, Failure> {
 
 /// Where servers come from.
 fn sources(settings: &GatewaySettings) -> Result<SourceOptions, Failure> {
+    let etcd = settings.etcd.as_ref().map(|etcd| -> Result<_, Failure> {
+        Ok(EtcdSource {
+            options: etcd.options()?,
+            prefix: settings.etcd_prefix.clone(),
+        })
+    });
     let fixed = settings.upstream.iter().chain(&settings.peers);
     let user = settings.leases_user.as_deref();
     let leases = user.map(|name| -> Result<_, TlsError> {
@@ -103,7 +108,7 @@ fn sources(settings: &GatewaySettings) -> Result<SourceOptions, Failure> {
         file: settings.peers_file.clone(),
         names: settings.names.iter().map(name).collect(),
         leases: leases.transpose()?,
-        etcd: settings.etcd.as_ref().map(etcd).transpose()?,
+        etcd: etcd.transpose()?,
     })
 }
 
@@ -121,20 +126,6 @@ fn found(server: &ServerAddress) -> Found {
         zone: server.zone.as_deref().map(Into::into),
         ..Found::at(server.authority.clone())
     }
-}
-
-fn etcd(etcd: &EtcdSettings) -> Result<EtcdSource, TlsError> {
-    let mut options = EtcdOptions::new(etcd.servers.iter().cloned());
-    if let Some(ca) = &etcd.ca {
-        let mut tls = ClientTlsOptions::new(Pem::file(ca));
-        let pair = etcd.pair.as_ref();
-        tls.identity = pair.map(|pair| (Pem::file(&pair.certificate), Pem::file(&pair.key)));
-        options.tls = ClientTls::load(tls)?;
-    }
-    Ok(EtcdSource {
-        options,
-        prefix: etcd.prefix.clone(),
-    })
 }
 
 fn serving_tls(settings: &GatewaySettings) -> Result<ServerTls, TlsError> {
@@ -175,10 +166,7 @@ fn audit_log(audit: Option<&Audit>, metrics: AuditMetrics) -> Result<AuditLog, F
     let mut options = AuditOptions::new(audit.read_policy()?);
     options.path = Some(audit.log.clone());
     options.rotation = Rotation {
-        max_bytes: match audit.max_size {
-            0 => Rotation::default().max_bytes,
-            megabytes => megabytes << 20,
-        },
+        max_bytes: audit.max_size << 20,
         max_age_days: audit.max_age,
         max_backups: audit.max_backups as usize,
     };

@@ -10,9 +10,9 @@ use peerage_auth::identity_headers::{HeaderNameError, HeaderNames};
 use peerage_gateway::sources::server_address;
 
 use super::flags::{GatewayFlags, IdentityFlag, WritesFlag};
-use crate::apiserver::SettingsError;
-use crate::apiserver::settings::{Audit, FrontProxy, KeyPairFiles, check_readable, pair};
-use crate::common_flags::FrontProxyFlags;
+use crate::common_flags::{Audit, FrontProxy, FrontProxyFlags, KeyPairFiles, check_readable, pair};
+use crate::etcd::EtcdSettings;
+use crate::settings_error::SettingsError;
 
 /// A server behind the gateway, or several under one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,19 +23,6 @@ pub struct ServerAddress {
     pub zone: Option<String>,
     /// Its server ID.
     pub id: Option<String>,
-}
-
-/// Where endpoint keys are read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EtcdSettings {
-    /// Its servers.
-    pub servers: Vec<String>,
-    /// Authorities of their certificates.
-    pub ca: Option<PathBuf>,
-    /// The client pair towards them.
-    pub pair: Option<KeyPairFiles>,
-    /// Start of all keys.
-    pub prefix: String,
 }
 
 /// One gateway.
@@ -59,6 +46,8 @@ pub struct GatewaySettings {
     pub leases_user: Option<String>,
     /// The etcd whose endpoint keys name more.
     pub etcd: Option<EtcdSettings>,
+    /// The start of all keys there.
+    pub etcd_prefix: String,
     /// The failure domain that the gateway is in.
     pub zone: Option<String>,
     /// Which servers may write what several of them serve.
@@ -106,8 +95,7 @@ const CLIENT: &str = "discovery is read and users are vouched for over connectio
 impl GatewaySettings {
     /// Checks the flags against each other.
     pub fn new(flags: &GatewayFlags) -> Result<Self, SettingsError> {
-        let names = ("--tls-cert-file", "--tls-private-key-file");
-        let serving = pair(names, &flags.tls_cert_file, &flags.tls_private_key_file)?;
+        let serving = flags.serving.pair()?;
         let names = ("--proxy-client-cert-file", "--proxy-client-key-file");
         let client = pair(
             names,
@@ -120,7 +108,7 @@ impl GatewaySettings {
         let peers = peers.collect::<Result<Vec<_>, _>>()?;
         let names = flags.peer_dns.iter().map(|text| name("--peer-dns", text));
         let names = names.collect::<Result<Vec<_>, _>>()?;
-        let etcd = etcd(flags)?;
+        let etcd = flags.etcd.settings()?;
         let seeds = upstream.is_some() || !peers.is_empty() || !names.is_empty();
         if !seeds && flags.peers_file.is_none() && etcd.is_none() {
             return Err(SettingsError::NoServers);
@@ -130,7 +118,7 @@ impl GatewaySettings {
             None => WritesFlag::Newest,
         });
         let settings = Self {
-            bind: SocketAddr::new(flags.bind_address, flags.secure_port),
+            bind: flags.serving.bind(),
             admin: flags.admin_bind_address,
             pair: serving.ok_or_else(|| missing("--tls-cert-file", SERVING))?,
             writes,
@@ -142,6 +130,7 @@ impl GatewaySettings {
             names,
             leases_user: (flags.peers_from_leases).then(|| flags.peers_from_leases_user.clone()),
             etcd,
+            etcd_prefix: flags.etcd.prefix()?,
             zone: flags.zone.clone(),
             server_ca: flags
                 .peer_ca_file
@@ -155,7 +144,7 @@ impl GatewaySettings {
             discovery_authorization_ttl: flags.discovery_authorization_ttl,
             header_for_all: flags.peer_header_for_all,
             max_streams: flags.http2_max_streams_per_connection,
-            shutdown_delay: flags.shutdown_delay_duration,
+            shutdown_delay: flags.serving.shutdown_delay_duration,
             drain: flags.drain_timeout,
             client_ca: flags.client_ca_file.clone(),
             front_proxy: flags.front_proxy.settings(),
@@ -193,15 +182,7 @@ impl GatewaySettings {
                 .map(|file| ("--client-ca-file", &**file)),
         );
         files.extend(self.peers_file.iter().map(|file| ("--peers-file", &**file)));
-        if let Some(etcd) = &self.etcd {
-            files.extend(etcd.ca.iter().map(|file| ("--etcd-cafile", &**file)));
-            let pair = etcd.pair.iter();
-            files.extend(
-                pair.clone()
-                    .map(|pair| ("--etcd-certfile", &*pair.certificate)),
-            );
-            files.extend(pair.map(|pair| ("--etcd-keyfile", &*pair.key)));
-        }
+        files.extend(self.etcd.iter().flat_map(EtcdSettings::files));
         let front = self.front_proxy.iter();
         files.extend(front.map(|front| ("--requestheader-client-ca-file", &*front.ca)));
         let audit = self.audit.iter();
@@ -273,24 +254,6 @@ fn name(flag: &'static str, text: &str) -> Result<ServerAddress, SettingsError> 
     (has_port && read.id.is_none())
         .then_some(read)
         .ok_or_else(wrong)
-}
-
-fn etcd(flags: &GatewayFlags) -> Result<Option<EtcdSettings>, SettingsError> {
-    let names = ("--etcd-certfile", "--etcd-keyfile");
-    let pair = pair(names, &flags.etcd_certfile, &flags.etcd_keyfile)?;
-    let secure = flags
-        .etcd_servers
-        .iter()
-        .any(|url| url.starts_with("https://"));
-    if secure && flags.etcd_cafile.is_none() {
-        return Err(SettingsError::NoEtcdCa);
-    }
-    Ok((!flags.etcd_servers.is_empty()).then(|| EtcdSettings {
-        servers: flags.etcd_servers.clone(),
-        ca: flags.etcd_cafile.clone(),
-        pair,
-        prefix: flags.etcd_prefix.clone(),
-    }))
 }
 
 fn warnings(flags: &GatewayFlags) -> Vec<String> {

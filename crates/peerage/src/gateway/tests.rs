@@ -119,6 +119,12 @@ fn servers_may_come_from_anywhere_and_from_somewhere_they_must() {
         (&["--peer=http://10.0.0.1"], "--peer"),
         (&["--peers-file=/nowhere"], "--peers-file"),
         (&["--etcd-servers=https://10.0.0.1:2379"], "--etcd-cafile"),
+        (&["--etcd-servers=10.0.0.1:2379"], "https://127.0.0.1:2379"),
+        (&["--etcd-username=root"], "--etcd-password-file"),
+        (
+            &["--etcd-servers=http://10.0.0.1:2379", "--etcd-prefix=/"],
+            "/registry",
+        ),
     ] {
         let words: Vec<&str> = needed
             .iter()

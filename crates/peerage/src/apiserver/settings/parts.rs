@@ -1,39 +1,14 @@
 //! One group of flags after the other, each made into its part of the settings.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use super::{
-    Authentication, AuthorizationMode, KeyPairFiles, PeerProxy, Peers, ServiceAccounts, Serving,
-};
-use crate::apiserver::SettingsError;
+use super::{Authentication, AuthorizationMode, PeerProxy, Peers, ServiceAccounts, Serving};
 use crate::apiserver::flags::ApiserverFlags;
 use crate::apiserver::gates::FeatureGates;
-use crate::common_flags::parse_bool;
-
-/// Both halves of a pair, or neither.
-pub(crate) fn pair(
-    flags: (&'static str, &'static str),
-    certificate: &Option<PathBuf>,
-    key: &Option<PathBuf>,
-) -> Result<Option<KeyPairFiles>, SettingsError> {
-    match (certificate, key) {
-        (Some(certificate), Some(key)) => Ok(Some(KeyPairFiles {
-            certificate: certificate.clone(),
-            key: key.clone(),
-        })),
-        (None, None) => Ok(None),
-        (Some(_), None) => Err(SettingsError::HalfAPair {
-            given: flags.0,
-            missing: flags.1,
-        }),
-        (None, Some(_)) => Err(SettingsError::HalfAPair {
-            given: flags.1,
-            missing: flags.0,
-        }),
-    }
-}
+use crate::common_flags::{pair, parse_bool};
+use crate::settings_error::SettingsError;
 
 pub(super) fn peers(
     flags: &ApiserverFlags,
@@ -176,12 +151,11 @@ pub(super) fn service_ranges(given: &[String]) -> Result<Vec<(IpAddr, u8)>, Sett
 }
 
 pub(super) fn serving(flags: &ApiserverFlags, data_dir: &Path) -> Result<Serving, SettingsError> {
-    let names = ("--tls-cert-file", "--tls-private-key-file");
     let limit = |count: u32| (count > 0).then_some(count);
     Ok(Serving {
-        bind: SocketAddr::new(flags.bind_address, flags.secure_port),
+        bind: flags.serving.bind(),
         advertise_address: flags.advertise_address,
-        pair: pair(names, &flags.tls_cert_file, &flags.tls_private_key_file)?,
+        pair: flags.serving.pair()?,
         cert_dir: flags
             .cert_dir
             .clone()
@@ -190,7 +164,7 @@ pub(super) fn serving(flags: &ApiserverFlags, data_dir: &Path) -> Result<Serving
         max_writes: limit(flags.max_mutating_requests_inflight),
         request_timeout: flags.request_timeout,
         min_watch_timeout: Duration::from_secs(u64::from(flags.min_request_timeout)),
-        shutdown_delay: flags.shutdown_delay_duration,
+        shutdown_delay: flags.serving.shutdown_delay_duration,
     })
 }
 
