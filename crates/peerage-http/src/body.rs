@@ -13,6 +13,10 @@ use http_body_util::{BodyExt, Empty, Full, channel::Channel};
 
 use crate::Body;
 
+mod pause;
+
+pub use pause::{Stalled, bounded};
+
 /// Any error that ends a body.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

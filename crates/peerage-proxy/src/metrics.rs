@@ -138,6 +138,14 @@ impl ProxyMetrics {
             .inc();
     }
 
+    /// An answer of this peer broke off because it paused for too long.
+    pub(crate) fn answer_stalled(&self, peer: &Arc<str>) {
+        let (peer, reason) = (peer.clone(), "stalled");
+        self.errors
+            .get_or_create(&ErrorLabels { peer, reason })
+            .inc();
+    }
+
     /// The proxy refused a request.
     pub(crate) fn refused(&self, error: &ProxyError, info: &RequestInfo<'_>) {
         let reason = error.reason();

@@ -72,6 +72,8 @@ impl Default for PollOptions {
 pub struct ForwardOptions {
     /// From the first attempt to the head of the answer, watches and upgrades included.
     pub first_byte: Duration,
+    /// The longest pause within an answer, but for those that may go on for ever.
+    pub pause: Duration,
     /// Attempts per request, the first included.
     pub attempts: usize,
     /// What clients are told to wait when an answer is 503.
@@ -87,6 +89,8 @@ impl Default for ForwardOptions {
         ForwardOptions {
             // kube-apiserver's own limit for requests that are not long-running.
             first_byte: Duration::from_secs(60),
+            // A kube-apiserver is done with the whole answer by then.
+            pause: Duration::from_secs(60),
             attempts: 3,
             retry_after: Duration::from_secs(1),
             inspect_limit: 4 << 10,

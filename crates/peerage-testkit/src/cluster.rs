@@ -1,6 +1,11 @@
 //! Several servers on one store, as tests need them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+use peerage_catalogue::Catalogue;
+use peerage_core::discovery::ApiVersions;
+use serde_json::{Value, json};
 
 use crate::wire::{Client, Outgoing};
 
@@ -44,4 +49,24 @@ pub async fn serves_group(client: &Client, group: &str) {
         })
     })
     .await;
+}
+
+/// What a server of a version from before aggregated discovery has instead: legacy documents, by path.
+pub fn legacy_documents(catalogue: &Catalogue) -> BTreeMap<String, Value> {
+    let (core, apis) = (catalogue.core_discovery(), catalogue.groups_discovery());
+    let core_versions = ApiVersions::new(vec!["v1".to_owned()], "10.0.0.1:6443");
+    let mut documents = BTreeMap::from([
+        ("/api".to_owned(), json!(core_versions)),
+        ("/apis".to_owned(), json!(apis.to_legacy())),
+    ]);
+    for group in core.items.iter().chain(&apis.items) {
+        for version in &group.versions {
+            let path = match group.name() {
+                "" => format!("/api/{}", version.version),
+                name => format!("/apis/{name}/{}", version.version),
+            };
+            documents.insert(path, json!(group.to_legacy_resources(version, |_| None)));
+        }
+    }
+    documents
 }

@@ -12,6 +12,7 @@
 //! | [`daemon`] | a program that can be killed, paused and started again |
 //! | [`kube`] | real control planes: etcd, kube-apiserver, kube-controller-manager |
 //! | [`recording`] | conversations with a real kube-apiserver, and the comparison with them |
+//! | [`documented_metrics`] | `docs/metrics.md` against sources and servers |
 //! | [`simulation`] | a rolling upgrade under load, and what has to hold meanwhile |
 //!
 //! For tests only: nothing here is shipped, and what is broken here may panic.
@@ -20,6 +21,7 @@
 
 pub mod cluster;
 pub mod daemon;
+pub mod documented_metrics;
 pub mod kube;
 pub mod kubectl;
 pub mod multiplex;

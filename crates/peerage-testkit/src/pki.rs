@@ -35,27 +35,35 @@ impl Pki {
             directory: directory.into(),
             authority: Arc::new(Keeper(Authority::new("ca"))),
         };
-        let (ca, front) = (&pki.authority.0, Authority::new("front-proxy-ca"));
-        pki.write("ca", &ca.certificate(), &ca.key());
-        pki.write("front-proxy-ca", &front.certificate(), &front.key());
-        let hosts = [SERVER_NAME, "localhost", "127.0.0.1", "::1"];
-        let server = Subject {
-            name: "kube-apiserver",
-            hosts: &hosts,
-            usage: Some(Usage::Server),
-            ..Subject::default()
-        };
-        pki.leaf("server", ca, &server);
+        pki.servers("", &pki.authority.0);
         pki.client("admin", "admin", &["system:masters"]);
         pki.client("alice", "alice", &["devs"]);
         pki.client("etcd-client", "root", &[]);
-        pki.leaf(
-            "front-proxy-client",
-            &front,
-            &user("front-proxy-client", &[]),
-        );
         pki.token_key("sa");
         pki
+    }
+
+    /// Makes what a rotation of both authorities does: `{prefix}ca.crt` and `{prefix}front-proxy-ca.crt` with what they
+    /// sign, `{prefix}server.crt` and `{prefix}front-proxy-client.crt`.
+    pub fn renew(&self, prefix: &str) {
+        self.servers(prefix, &Authority::new(&format!("{prefix}ca")));
+    }
+
+    /// Both authorities, and what servers and the one that speaks for others show.
+    fn servers(&self, prefix: &str, ca: &Authority) {
+        let front = Authority::new(&format!("{prefix}front-proxy-ca"));
+        let file = |name: &str| format!("{prefix}{name}");
+        self.write(&file("ca"), &ca.certificate(), &ca.key());
+        self.write(&file("front-proxy-ca"), &front.certificate(), &front.key());
+        let server = Subject {
+            name: "kube-apiserver",
+            hosts: &[SERVER_NAME, "localhost", "127.0.0.1", "::1"],
+            usage: Some(Usage::Server),
+            ..Subject::default()
+        };
+        self.leaf(&file("server"), ca, &server);
+        let proxy = user("front-proxy-client", &[]);
+        self.leaf(&file("front-proxy-client"), &front, &proxy);
     }
 
     /// A file of the directory: `ca.crt`, `admin.key`, ...

@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use peerage_catalogue::{Catalogue, RuntimeConfig};
-use peerage_core::discovery::{ApiVersions, DiscoveryVersion};
+use peerage_core::discovery::DiscoveryVersion;
+use peerage_testkit::cluster::legacy_documents;
 use peerage_testkit::pki::Pki;
 use peerage_testkit::process::{ServerProcess, ServerSpec};
 use serde_json::{Value, json};
@@ -120,28 +120,6 @@ fn write(directory: &Path, name: &str, bytes: &[u8]) {
     std::fs::write(directory.join(name), bytes).unwrap();
 }
 
-/// What a walk through the legacy documents of a version would have found.
-fn walk(catalogue: &Catalogue) -> BTreeMap<String, Value> {
-    let (core, apis) = (catalogue.core_discovery(), catalogue.groups_discovery());
-    let mut walk = BTreeMap::from([
-        (
-            "/api".to_owned(),
-            json!(ApiVersions::new(vec!["v1".to_owned()], "10.0.0.1:6443")),
-        ),
-        ("/apis".to_owned(), json!(apis.to_legacy())),
-    ]);
-    for group in core.items.iter().chain(&apis.items) {
-        for version in &group.versions {
-            let path = match group.name() {
-                "" => format!("/api/{}", version.version),
-                name => format!("/apis/{name}/{}", version.version),
-            };
-            walk.insert(path, json!(group.to_legacy_resources(version, |_| None)));
-        }
-    }
-    walk
-}
-
 #[test]
 fn saved_documents_of_every_form_say_the_same() {
     for version in peerage_catalogue::versions() {
@@ -168,7 +146,7 @@ fn saved_documents_of_every_form_say_the_same() {
                 br#"{"gitVersion":"v1.30.1"}"#,
             );
         }
-        let walk = serde_json::to_vec(&walk(&catalogue)).unwrap();
+        let walk = serde_json::to_vec(&legacy_documents(&catalogue)).unwrap();
         write(&directory("legacy"), "legacy.json", &walk);
         for name in ["v2", "v2beta1", "legacy"] {
             let saved = directory(name).display().to_string();

@@ -1,80 +1,13 @@
 //! `docs/metrics.md` is what a server exposes, and files that change are taken over while it runs.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-
+use peerage_testkit::documented_metrics::{Documented, in_sources};
 use serde_json::json;
 
 use super::support::{Mode, Site, Switch, until};
 
-type Documented = BTreeMap<String, (String, BTreeSet<String>)>;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// Name, type and labels of each row.
-fn documented() -> Documented {
-    let text = std::fs::read_to_string(root().join("docs/metrics.md")).unwrap();
-    let rows = text.lines().filter(|line| line.starts_with("| `"));
-    rows.map(|row| {
-        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
-        let labels = cells[2].split(", ").filter(|l| !l.is_empty());
-        let labels = labels.map(|l| l.trim_matches('`').to_owned()).collect();
-        (
-            cells[0].trim_matches('`').to_owned(),
-            (cells[1].to_owned(), labels),
-        )
-    })
-    .collect()
-}
-
-/// The names of metrics in the sources of the crates that a server is made of.
-fn in_sources() -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for name in ["http", "auth", "proxy", "apiserver"] {
-        collect(
-            &root().join(format!("crates/peerage-{name}/src")),
-            &mut names,
-        );
-    }
-    names
-}
-
-fn collect(folder: &Path, names: &mut BTreeSet<String>) {
-    const FAMILIES: [&str; 6] = [
-        "apiserver_",
-        "aggregator_",
-        "etcd_",
-        "kubernetes_",
-        "peerage_",
-        "process_",
-    ];
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            collect(&path, names);
-            continue;
-        }
-        let text = std::fs::read_to_string(&path).unwrap();
-        for literal in text.split('"').skip(1) {
-            let plain = literal.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
-            if plain && FAMILIES.iter().any(|f| literal.starts_with(f)) && !literal.ends_with('_') {
-                names.insert(literal.to_owned());
-            }
-        }
-    }
-}
-
 #[test]
 fn every_metric_in_the_sources_is_documented_and_no_other() {
-    let documented: BTreeSet<String> = documented().into_keys().collect();
-    // A counter of the process is also written without the suffix that the encoder adds.
-    let sources: BTreeSet<String> = in_sources()
-        .into_iter()
-        .filter(|n| documented.contains(n) || !documented.contains(&format!("{n}_total")))
-        .collect();
-    assert_eq!(sources, documented);
+    assert_eq!(in_sources(), Documented::read().names());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,61 +23,22 @@ async fn what_a_server_exposes_has_the_documented_types_and_labels() {
     })
     .await;
     old.get("/apis/nobody.example.com/v1/things").await;
-    let documented = documented();
-    let mut seen = BTreeSet::new();
+    let documented = Documented::read();
+    let mut seen = Vec::new();
     for server in [&old, &new] {
         let answer = server.get("/metrics").await;
-        check(
-            &String::from_utf8(answer.body).unwrap(),
-            &documented,
-            &mut seen,
-        );
+        seen.extend(documented.check(&String::from_utf8(answer.body).unwrap()));
     }
     for name in [
         "peerage_peer_live",
         "apiserver_rerouted_request_total",
         "etcd_requests_total",
     ] {
-        assert!(seen.contains(name), "{name} is there: {seen:?}");
+        assert!(
+            seen.iter().any(|it| it == name),
+            "{name} is there: {seen:?}"
+        );
     }
-}
-
-fn check(text: &str, documented: &Documented, seen: &mut BTreeSet<String>) {
-    let mut types = BTreeMap::new();
-    for line in text.lines() {
-        if let Some(rest) = line.strip_prefix("# TYPE ") {
-            let (name, kind) = rest.split_once(' ').unwrap();
-            let known = documented.get(name);
-            assert_eq!(
-                known.map(|k| k.0.as_str()),
-                Some(kind),
-                "{name} is not as documented"
-            );
-            types.insert(name.to_owned(), kind.to_owned());
-        } else if !line.starts_with('#') {
-            let name = line.split(['{', ' ']).next().unwrap();
-            let parts = ["_bucket", "_sum", "_count"]
-                .iter()
-                .find_map(|s| name.strip_suffix(s));
-            let name = parts.filter(|n| types.contains_key(*n)).unwrap_or(name);
-            let found = labels(line);
-            assert_eq!(found, documented[name].1, "{line}");
-            seen.insert(name.to_owned());
-        }
-    }
-}
-
-/// The names of a line's labels, without that of a bucket's bound.
-fn labels(line: &str) -> BTreeSet<String> {
-    let Some((_, rest)) = line.split_once('{') else {
-        return BTreeSet::new();
-    };
-    let inner = rest.rsplit_once('}').unwrap().0;
-    let names = inner.split("\",").filter_map(|pair| pair.split_once('='));
-    names
-        .map(|(name, _)| name.to_owned())
-        .filter(|name| name != "le")
-        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

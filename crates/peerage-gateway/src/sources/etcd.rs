@@ -6,7 +6,7 @@
 //!
 //! Invariants: what cannot be read as an endpoint costs its own key; an etcd that does not answer takes nothing away.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use peerage_store::{
 use rand::RngExt as _;
 use tokio::time::{Instant, timeout};
 
-use super::moves::Moves;
+use super::moves::{ANEW, Moves};
 use super::publish::Publisher;
 use super::{EtcdSource, Found};
 
@@ -110,6 +110,10 @@ fn reason(error: &StoreError) -> &'static str {
 #[derive(Default)]
 struct Endpoints {
     moves: Moves,
+    /// What was registered when the keys were last read.
+    registered: Vec<Found>,
+    /// Of IDs that two servers have: what one of them took down, and when.
+    gone: HashMap<Arc<str>, (Found, Instant)>,
     /// Keys whose fault was told.
     told: HashSet<Vec<u8>>,
 }
@@ -135,20 +139,35 @@ impl Endpoints {
                 }
             }
         }
+        (self.tell(servers, now), skipped)
+    }
+
+    /// The servers that follow from what is registered now and was before.
+    fn tell(&mut self, mut servers: Vec<Found>, now: Instant) -> Vec<Found> {
+        self.miss(&servers, now);
+        self.registered.clone_from(&servers);
+        servers.extend(self.gone.values().map(|(found, _)| found.clone()));
         let ids: HashSet<Arc<str>> = servers.iter().filter_map(|it| it.id.clone()).collect();
         self.moves.keep(|id| ids.contains(id));
-        let others: Vec<_> = servers
-            .iter()
-            .filter_map(|it| {
-                let address = self.moves.note(it.id.as_ref()?, &it.address, now)?;
-                Some(Found {
-                    address,
-                    ..it.clone()
-                })
-            })
-            .collect();
-        servers.extend(others);
-        (servers, skipped)
+        let servers = servers.into_iter();
+        servers
+            .flat_map(|found| self.moves.servers(found, now))
+            .collect()
+    }
+
+    /// Notes what is registered no more although another server may be there that has the same ID.
+    fn miss(&mut self, servers: &[Found], now: Instant) {
+        let is_there = |id: &Arc<str>| servers.iter().any(|it| it.id.as_ref() == Some(id));
+        for found in std::mem::take(&mut self.registered) {
+            if let Some(id) = found.id.clone()
+                && !is_there(&id)
+                && self.moves.are_two(&id, now)
+            {
+                self.gone.insert(id, (found, now));
+            }
+        }
+        self.gone
+            .retain(|id, (_, since)| !is_there(id) && now.saturating_duration_since(*since) < ANEW);
     }
 }
 
@@ -163,4 +182,38 @@ fn endpoint(kv: &KeyValue) -> Result<Found, &'static str> {
         id: Some(id),
         ..Found::at(address)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn at(id: &str, address: &str) -> Found {
+        Found {
+            id: Some(id.into()),
+            ..Found::at(address.parse().unwrap())
+        }
+    }
+
+    #[test]
+    fn of_two_servers_with_one_key_none_is_forgotten_when_the_other_takes_it_down() {
+        let start = Instant::now();
+        let mut endpoints = Endpoints::default();
+        let mut shown = |second: u64, servers: &[Found]| {
+            let now = start + Duration::from_secs(second);
+            let told = endpoints.tell(servers.to_vec(), now);
+            let address = |it: &Found| it.address.to_string();
+            told.iter().map(address).collect::<Vec<_>>()
+        };
+        let (one, two, alone) = (at("a", "a:1"), at("a", "b:1"), at("c", "c:1"));
+        shown(0, &[one.clone(), alone.clone()]);
+        shown(5, &[two.clone(), alone.clone()]);
+        assert_eq!(shown(10, &[one, alone]), ["a:1", "b:1", "c:1"]);
+        // The one that leaves takes down what is the other's too; what is one server's alone goes at once.
+        assert_eq!(shown(11, &[]), ["a:1", "b:1"]);
+        assert_eq!(shown(20, &[two]), ["a:1", "b:1"]);
+        assert_eq!(shown(21, &[]), ["a:1", "b:1"]);
+        assert_eq!(shown(50, &[]), [""; 0], "nobody has registered anew");
+    }
 }

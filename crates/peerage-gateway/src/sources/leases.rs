@@ -142,7 +142,7 @@ impl Session<'_> {
                     self.publish();
                 }
                 Some(Change::Gone(name)) => {
-                    self.known.remove(&name);
+                    self.known.remove(&name, heard);
                     self.publish();
                 }
                 Some(Change::Unusable) => {}

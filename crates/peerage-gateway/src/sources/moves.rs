@@ -1,7 +1,8 @@
 //! Server IDs whose address changes back and forth: two servers that register under one ID.
 //!
 //! A registry has room for one address per ID, so each of the two overwrites the other's every few seconds. A server
-//! that comes back at another address changes it once. Pure; `now` is an argument.
+//! that comes back at another address changes it once. When one of the two leaves, it takes down what both registered,
+//! and the other registers anew with its next renewal. Pure; `now` is an argument.
 //!
 //! Invariant: what is remembered is bounded by what is registered.
 
@@ -12,8 +13,13 @@ use std::time::Duration;
 use http::uri::Authority;
 use tokio::time::Instant;
 
+use super::Found;
+
 /// An address that was given up for less than this was not given up. Servers register every ten seconds.
 const BACK: Duration = Duration::from_secs(60);
+
+/// How long the one of two servers that stays may take to register anew: two renewals, and some.
+pub(super) const ANEW: Duration = Duration::from_secs(25);
 
 /// The addresses of every ID.
 #[derive(Default)]
@@ -28,13 +34,22 @@ struct Addresses {
 }
 
 impl Moves {
+    /// Notes where a server is; returns it, and beside it the other one that has its ID, if it is two. These come in one
+    /// order whoever has registered last, so that each keeps the name that the first and the second of an ID get.
+    pub(super) fn servers(&mut self, found: Found, now: Instant) -> Vec<Found> {
+        let id = found.id.clone();
+        let other = id.and_then(|id| self.note(&id, &found.address, now));
+        let other = other.map(|address| Found {
+            address,
+            ..found.clone()
+        });
+        let mut servers: Vec<_> = other.into_iter().chain([found]).collect();
+        servers.sort_by(|a, b| a.address.as_str().cmp(b.address.as_str()));
+        servers
+    }
+
     /// Notes the address of an ID; returns the other one of the two servers that have it, if it is two.
-    pub(super) fn note(
-        &mut self,
-        id: &Arc<str>,
-        address: &Authority,
-        now: Instant,
-    ) -> Option<Authority> {
+    fn note(&mut self, id: &Arc<str>, address: &Authority, now: Instant) -> Option<Authority> {
         let known = self.0.entry(id.clone()).or_insert_with(|| Addresses {
             current: address.clone(),
             before: None,
@@ -48,14 +63,26 @@ impl Moves {
             let left = std::mem::replace(&mut known.current, address.clone());
             known.before = Some((left, now));
         }
-        let (before, at) = known.before.as_ref()?;
-        let recent = now.saturating_duration_since(*at) < BACK;
-        (known.swings && recent).then(|| before.clone())
+        known.other(now).cloned()
+    }
+
+    /// Whether two servers have this ID, so that its registration is not theirs alone to take down.
+    pub(super) fn are_two(&self, id: &str, now: Instant) -> bool {
+        self.0.get(id).is_some_and(|it| it.other(now).is_some())
     }
 
     /// Forgets all IDs but these.
     pub(super) fn keep(&mut self, registered: impl Fn(&str) -> bool) {
         self.0.retain(|id, _| registered(id));
+    }
+}
+
+impl Addresses {
+    /// Where the other of two servers is.
+    fn other(&self, now: Instant) -> Option<&Authority> {
+        let (before, at) = self.before.as_ref()?;
+        let recent = now.saturating_duration_since(*at) < BACK;
+        (self.swings && recent).then_some(before)
     }
 }
 

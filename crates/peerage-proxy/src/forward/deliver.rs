@@ -1,10 +1,11 @@
 //! The peer's answer on its way to the client.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{StatusCode, header};
 use peerage_core::user::SYSTEM_MASTERS;
-use peerage_http::{Response, body};
+use peerage_http::{Body, Response, body};
 use tokio::time::Instant;
 
 use super::{Answered, Forward, tunnel};
@@ -83,7 +84,28 @@ impl Forward<'_> {
             return tunnel::join(self.shared, client, response, named, held);
         }
         headers::incoming(response.headers_mut(), named, self.shared.origins());
-        Ok(response.map(|body| body::guarded(body, in_flight)))
+        Ok(response.map(|body| body::guarded(self.bounded(&peer, body), in_flight)))
+    }
+
+    /// An answer that has an end soon breaks off when the peer says nothing more for too long: it froze, or its network
+    /// is gone, and over HTTP/1.1 nothing else tells.
+    fn bounded(&self, peer: &Arc<Peer>, body: Body) -> Body {
+        if self.info.is_long_running() {
+            return body;
+        }
+        let (shared, peer) = (self.shared.clone(), peer.clone());
+        let pause = shared.options.forward.pause;
+        body::bounded(body, pause, move || {
+            shared.metrics.answer_stalled(&peer.id);
+            peer.poke.notify_one();
+            if let Some(held_back) = shared.log_gate.pass(Instant::now()) {
+                tracing::warn!(
+                    peer = &*peer.id,
+                    held_back,
+                    "a peer has sent nothing of an answer for {pause:?}, so the answer breaks off"
+                );
+            }
+        })
     }
 
     /// Whether the answer sends the client to another host, which would get the credentials that were meant for this one

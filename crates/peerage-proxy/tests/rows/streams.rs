@@ -175,6 +175,47 @@ async fn an_answer_that_breaks_off_is_not_taken_for_a_whole_one() {
     assert!(response.into_body().collect().await.is_err());
 }
 
+/// Over HTTP/1.1 there is no ping that would tell.
+#[tokio::test]
+async fn an_answer_in_which_the_peer_freezes_breaks_off_unless_it_may_go_on_for_ever() {
+    let pki = Pki::new();
+    let peer = RawPeer::start(&pki, |_, mut wire| async move {
+        wire.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n")
+            .await;
+        std::future::pending::<()>().await;
+        Some(wire)
+    })
+    .await;
+    let mut builder = WorldBuilder {
+        records: vec![live("apiserver-new", peer.address)],
+        ..WorldBuilder::default()
+    };
+    builder.options.forward.pause = Duration::from_millis(200);
+    let world = builder.start(pki);
+    world.until_state("apiserver-new", "serving").await;
+    let stalled = "peerage_peer_errors_total{peer=\"apiserver-new\",reason=\"stalled\"} 1";
+
+    let mut endless = Vec::new();
+    for target in [WATCH, &format!("{WIDGETS}/a/log?follow=true")] {
+        let mut body = world.call(request("GET", target)).await.into_body();
+        assert!(body.frame().await.unwrap().is_ok());
+        endless.push(body);
+    }
+    let mut list = world.call(request("GET", WIDGETS)).await.into_body();
+    assert!(list.frame().await.unwrap().is_ok());
+    let end = tokio::time::timeout(Duration::from_secs(10), list.frame());
+    let error = end.await.unwrap().unwrap().unwrap_err();
+    assert!(error.is::<peerage_http::body::Stalled>(), "{error}");
+    drop(list);
+    assert!(world.metrics().contains(stalled), "{}", world.metrics());
+    for mut body in endless {
+        let more = tokio::time::timeout(Duration::from_millis(300), body.frame());
+        assert!(more.await.is_err(), "what may go on was cut");
+    }
+    let streams = "peerage_peer_streams{peer=\"apiserver-new\"} 0";
+    assert!(world.metrics().contains(streams), "{}", world.metrics());
+}
+
 const WEBSOCKET: &str = "GET /apis/new.example.com/v1/widgets?watch=true HTTP/1.1\r\nHost: api.example.com\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nX-Remote-User: root\r\n\r\n";
 
 /// B68, B73, B75.

@@ -11,7 +11,8 @@ use peerage_core::view::{Documents, LocalApis, Millis, Peer, PeerState, Readines
 use serde::Deserialize;
 
 use super::ExplainFlags;
-use crate::client::{Answer, ApiClient, LOCAL, chain};
+use crate::client::{ApiClient, chain};
+use crate::discovery;
 use crate::exit::{Failure, Kind};
 use crate::pki::kubeconfig;
 
@@ -115,25 +116,9 @@ fn read_files(files: &str) -> Result<Documents, Failure> {
 }
 
 async fn documents(client: &ApiClient) -> Result<Documents, Failure> {
-    let core = document(client, "/api").await?;
-    let groups = document(client, "/apis").await?;
-    let unreadable = |e| Failure::unavailable(format!("discovery: {}", chain(&e)));
-    Ok(Documents::new(
-        read_groups(&groups.body).map_err(unreadable)?,
-        read_core(&core.body).map_err(unreadable)?,
-    ))
-}
-
-async fn document(client: &ApiClient, path: &str) -> Result<Answer, Failure> {
-    let answer = client.get_as(path, LOCAL).await;
-    let answer = answer.map_err(|e| Failure::new(Kind::Unavailable, e))?;
-    match answer.status {
-        StatusCode::OK => Ok(answer),
-        _ => Err(Failure::unavailable(format!(
-            "{path} answers {}",
-            answer.in_words()
-        ))),
-    }
+    let found = discovery::read(client).await;
+    let found = found.map_err(|e| Failure::unavailable(format!("discovery: {}", chain(&e))))?;
+    Ok(Documents::new(found.apis, found.core))
 }
 
 fn client(flags: &ExplainFlags, context: Option<&str>) -> Result<ApiClient, Failure> {

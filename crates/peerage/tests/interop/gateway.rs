@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use peerage_testkit::documented_metrics::Documented;
 use peerage_testkit::kube::{Backend, ControlPlane, Gateway, Logs, RunningGateway, Shared};
 use peerage_testkit::wire::{Answer, Outgoing};
 use serde_json::{Value, json};
@@ -189,5 +190,25 @@ async fn the_balancer_writes_through_the_newest_and_loses_no_field_that_only_it_
         let read = newer.send(&Outgoing::new("GET", &target)).await.unwrap();
         let expected = if kept { json!(true) } else { Value::Null };
         assert_eq!(told(&read), expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_gateway_exposes_is_what_its_documentation_says() {
+    let gateways = GATEWAYS.get().await;
+    let documented = Documented::read();
+    for (name, gateway) in gateways.each() {
+        send(gateway, "admin", &Outgoing::new("GET", NEWER_ONLY)).await;
+        send(gateway, "alice", &Outgoing::new("GET", "/apis")).await;
+        let seen = documented.check(&gateway.own_metrics().await);
+        for metric in [
+            "peerage_peer_live",
+            "peerage_peer_requests_total",
+            "peerage_gateway_source_servers",
+            "peerage_gateway_discovery_authorizations_total",
+            "apiserver_audit_event_total",
+        ] {
+            assert!(seen.contains(metric), "{name}: {metric}: {seen:?}");
+        }
     }
 }

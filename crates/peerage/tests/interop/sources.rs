@@ -1,4 +1,5 @@
-//! How a gateway finds real servers, and what happens to clients when it finds others.
+//! How a gateway finds real servers, and what happens to clients when it finds others. What happens while those servers
+//! change is in `sources/changes.rs`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,6 +10,8 @@ use peerage_testkit::wire::Outgoing;
 use serde_json::{Value, json};
 
 use crate::versions;
+
+mod changes;
 
 /// Two real servers of different versions that write down where they are.
 async fn pair() -> ControlPlane {

@@ -3,7 +3,7 @@
 //! Pure; the time is an argument, twice: what is written in Leases is others' clocks, what is waited for is ours.
 //!
 //! Invariant: a server whose Lease was seen to be renewed is believed to be there until the Lease goes, runs out or says
-//! goodbye, whatever the clocks say.
+//! goodbye, whatever the clocks say. A Lease that two servers have goes when neither writes it any more.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use peerage_proxy::record::registered::Registered;
 use tokio::time::Instant;
 
 use super::super::Found;
-use super::super::moves::Moves;
+use super::super::moves::{ANEW, Moves};
 
 /// A Lease that was not renewed for so long when it is first seen is a dead server's; it is renewed every ten seconds.
 const OLD: Duration = Duration::from_secs(60);
@@ -34,6 +34,8 @@ struct Seen {
     alive: bool,
     /// When it was last renewed, by our clock; the first sight for one that never was.
     renewed: Instant,
+    /// Since when it is no more, while the other of two servers may write it anew.
+    gone: Option<Instant>,
 }
 
 /// What follows from the Leases.
@@ -50,7 +52,10 @@ impl Known {
     /// These are all Leases.
     pub(super) fn replace(&mut self, leases: Vec<Registered>, wall: SystemTime, now: Instant) {
         let names: HashSet<_> = leases.iter().map(|lease| lease.id.clone()).collect();
-        self.leases.retain(|name, _| names.contains(name));
+        let known: Vec<_> = self.leases.keys().cloned().collect();
+        for name in known.iter().filter(|name| !names.contains(*name)) {
+            self.remove(name, now);
+        }
         for lease in leases {
             self.put(lease, wall, now);
         }
@@ -71,19 +76,26 @@ impl Known {
                 (Some(before), Some(false)) => before.renewed,
                 _ => now,
             },
+            gone: None,
             registered,
         };
         self.leases.insert(seen.registered.id.clone(), seen);
     }
 
     /// The Lease of this name is no more.
-    pub(super) fn remove(&mut self, name: &str) {
-        self.leases.remove(name);
+    pub(super) fn remove(&mut self, name: &str, now: Instant) {
+        if !self.moves.are_two(name, now) {
+            self.leases.remove(name);
+        } else if let Some(seen) = self.leases.get_mut(name) {
+            seen.gone.get_or_insert(now);
+        }
     }
 
     /// The servers that the Leases are of.
     pub(super) fn servers(&mut self, wall: SystemTime, now: Instant) -> Told {
         let mut told = Told::default();
+        let expected = |gone: Instant| now.saturating_duration_since(gone) < ANEW;
+        self.leases.retain(|_, seen| seen.gone.is_none_or(expected));
         self.moves.keep(|id| self.leases.contains_key(id));
         self.told.retain(|id| self.leases.contains_key(id));
         for (id, seen) in &self.leases {
@@ -107,13 +119,7 @@ impl Known {
                 lease: Some(seen.registered.lease.clone()),
                 address,
             };
-            if let Some(address) = self.moves.note(id, &found.address, now) {
-                told.servers.push(Found {
-                    address,
-                    ..found.clone()
-                });
-            }
-            told.servers.push(found);
+            told.servers.extend(self.moves.servers(found, now));
         }
         told
     }
@@ -273,7 +279,19 @@ mod tests {
             world.put(second, "a", address, second as i64);
             world.shown(second);
         }
-        let shown = world.shown(10);
-        assert_eq!(shown, ["a 10.0.0.2:1 live", "a 10.0.0.1:1 live"]);
+        let both = ["a 10.0.0.1:1 live", "a 10.0.0.2:1 live"];
+        assert_eq!(world.shown(10), both);
+        world.put(11, "a", "10.0.0.2:1", 11);
+        assert_eq!(world.shown(11), both, "in one order, whoever was the last");
+
+        // One leaves and takes the Lease with it; the other writes it anew.
+        world.known.remove("a", world.at(11).1);
+        assert_eq!(world.shown(11), both);
+        world.put(20, "a", "10.0.0.2:1", 20);
+        assert_eq!(world.shown(40).len(), 2, "who it was is not known");
+        // And when both are gone, nobody does.
+        world.known.remove("a", world.at(41).1);
+        assert_eq!(world.shown(50).len(), 2);
+        assert!(world.shown(70).is_empty());
     }
 }
