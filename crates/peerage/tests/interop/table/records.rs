@@ -1,0 +1,252 @@
+//! Rows about which servers take each other for peers, and what they tell each other: 21 and 23; and 15, since it wants
+//! the same gateways.
+
+use std::path::Path;
+use std::time::Duration;
+
+use peerage_testkit::cluster::until;
+use peerage_testkit::kube::{Apiserver, Backend, ControlPlane, Gateway, RunningGateway};
+use peerage_testkit::wire::Outgoing;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::{AGGREGATED, NEWER_ONLY, Row, World, freshness, send_each};
+use crate::versions;
+
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system";
+/// For how long reads of discovery are counted.
+const COUNTED: Duration = Duration::from_secs(6);
+
+/// Gateways that find the other servers by their Leases, as kube-apiservers do.
+pub(super) struct Finders {
+    sidecar: RunningGateway,
+    balancer: RunningGateway,
+}
+
+impl Finders {
+    pub(super) async fn start(world: &World) -> Finders {
+        let older = world.server("older");
+        allow(older).await;
+        let flags = ["--peers-from-leases", "--writes=newest"];
+        let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
+        let (pki, directory) = (world.plane.pki(), world.plane.directory());
+        let sidecar = Gateway::beside(older).flags(&flags);
+        let balancer = Gateway::balancing(&[older]).flags(&flags);
+        let (sidecar, balancer) = tokio::join!(
+            sidecar.start(executable, pki, directory),
+            balancer.start(executable, pki, directory),
+        );
+        sidecar.serves(NEWER_ONLY).await;
+        balancer.serves(NEWER_ONLY).await;
+        Finders { sidecar, balancer }
+    }
+
+    pub(super) fn ways<'a>(&'a self, world: &'a World) -> [&'a Apiserver; 3] {
+        [world.server("older"), &self.sidecar, &self.balancer]
+    }
+}
+
+/// Lets gateways read the Leases of servers.
+async fn allow(server: &Apiserver) {
+    let named = json!({"name": "peerage-gateway", "namespace": "kube-system"});
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": named,
+        "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list", "watch"]}],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": named,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "peerage-gateway"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "peerage-gateway"}],
+    });
+    for (kind, object) in [("roles", role), ("rolebindings", binding)] {
+        post(server, &format!("{ROLES}/{kind}"), &object).await;
+    }
+}
+
+pub(super) async fn post(server: &Apiserver, target: &str, object: &Value) {
+    let request = Outgoing::new("POST", target).json("application/json", object);
+    let answer = server.client("admin").send(&request).await.unwrap();
+    assert_eq!(answer.status(), 201, "{target}: {}", answer.in_words());
+}
+
+/// A Lease such as kube-apiservers renew, of a server at an address.
+pub(super) async fn register(server: &Apiserver, namespace: &str, name: &str, address: &str) {
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {
+            "name": name,
+            "labels": {"apiserver.kubernetes.io/identity": "kube-apiserver"},
+            "annotations": {"kubernetes.io/peer-advertise-address": address},
+        },
+        "spec": {"holderIdentity": format!("{name}_1"), "leaseDurationSeconds": 3600,
+                 "renewTime": jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()},
+    });
+    post(server, &LEASES.replace("kube-system", namespace), &lease).await;
+}
+
+/// Takes a server's Lease away.
+pub(super) async fn withdraw(server: &Apiserver, namespace: &str, name: &str) {
+    let target = LEASES.replace("kube-system", namespace);
+    let delete = Outgoing::new("DELETE", &format!("{target}/{name}"));
+    let deleted = server.client("admin").send(&delete).await.unwrap();
+    assert_eq!(deleted.status(), 200, "{}", deleted.in_words());
+}
+
+/// Says that a server is another process than before.
+pub(super) async fn register_again(server: &Apiserver, name: &str) {
+    let patch = json!({"spec": {"holderIdentity": format!("{name}_2")}});
+    let request = Outgoing::new("PATCH", &format!("{LEASES}/{name}"))
+        .json("application/merge-patch+json", &patch);
+    let answer = server.client("admin").send(&request).await.unwrap();
+    assert_eq!(answer.status(), 200, "{}", answer.in_words());
+}
+
+/// Row 15: a label patch of a Node of which the newer servers know more.
+pub(super) async fn a_label_patch(world: &World, finders: &Finders) -> Row {
+    let newer = world.server("newer-a").client("admin");
+    let merge = "application/merge-patch+json";
+    let mut seen = Vec::new();
+    for (at, way) in finders.ways(world).into_iter().enumerate() {
+        let name = format!("node-{at}");
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        post(world.server("newer-a"), "/api/v1/nodes", &node).await;
+        let target = format!("/api/v1/nodes/{name}");
+        let told = json!({"status": {"nodeInfo": {"runningInUserNamespace": true}}});
+        let write = Outgoing::new("PATCH", &format!("{target}/status")).json(merge, &told);
+        assert_eq!(newer.send(&write).await.unwrap().status(), 200);
+        let label = json!({"metadata": {"labels": {"seen": "yes"}}});
+        let label = Outgoing::new("PATCH", &target).json(merge, &label);
+        let patched = way.client("admin").send(&label).await.unwrap();
+        assert_eq!(patched.status(), 200, "{}", patched.in_words());
+        let read = newer.send(&Outgoing::new("GET", &target)).await.unwrap();
+        let kept = &read.json()["status"]["nodeInfo"]["runningInUserNamespace"];
+        seen.push(if kept == true { "kept" } else { "erased" }.to_owned());
+    }
+    let what = "fields that only the newer knows, after a label patch (gateways: --writes=newest)";
+    let row = Row::of(15, what, seen.try_into().unwrap());
+    row.expect(|words| words == "kept")
+}
+
+/// Row 21: what a server tells a peer of 1.34, which does not ask for the server's own documents only.
+pub(super) async fn a_fetch_of_an_old_peer(world: &World) -> Row {
+    let fetch = Outgoing::get_as("/apis", AGGREGATED)
+        .header("X-Kubernetes-Peer-Proxied", "true")
+        .header("X-Remote-User", "system:apiserver")
+        .header("X-Remote-Group", "system:authenticated");
+    let seen = send_each(world.ways(), "front-proxy-client", &fetch).await;
+    let told = seen.map(|seen| {
+        assert_eq!(seen.status(), Some(200), "{}", seen.words());
+        let own = freshness(&seen) == "not listed";
+        if own { "its own" } else { "everybody's" }.to_owned()
+    });
+    Row::of(
+        21,
+        "whose APIs a 1.34 peer is told for the server's own",
+        told,
+    )
+}
+
+/// Row 21: a 1.34 server with two peers, of which one has the API and both list it.
+pub(super) async fn beside_an_old_server() -> Row {
+    let spec =
+        |version: &str, name: &str| versions::kube_apiserver(version).named(name).own_proxy();
+    let plane = ControlPlane::on(Backend::Etcd("3.6"))
+        .server(spec(&versions::older(), "older"))
+        .server(spec("1.35*", "middle"))
+        .server(spec(&versions::newer(), "newer"))
+        .start()
+        .await;
+    let [older, middle, newer] = ["older", "middle", "newer"].map(|name| plane.server(name));
+    versions::acquaint(middle).await;
+    versions::acquaint(older).await;
+    let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
+    let sidecar = Gateway::beside(older).peer(middle).peer(newer);
+    let balancer = Gateway::balancing(&[older, middle, newer]);
+    let (sidecar, balancer) = tokio::join!(
+        sidecar.start(executable, plane.pki(), plane.directory()),
+        balancer.start(executable, plane.pki(), plane.directory()),
+    );
+    sidecar.serves(NEWER_ONLY).await;
+    balancer.serves(NEWER_ONLY).await;
+    let read = Outgoing::new("GET", NEWER_ONLY);
+    let mut wrong = [0; 3];
+    for _ in 0..60 {
+        let seen = send_each([older, &sidecar, &balancer], "admin", &read).await;
+        for (wrong, seen) in wrong.iter_mut().zip(seen) {
+            *wrong += usize::from(seen.status() != Some(200));
+        }
+    }
+    let words = wrong.map(|wrong| format!("{wrong} of 60 go wrong"));
+    let what = "reads through an old server of whose two peers one lacks the API";
+    let row = Row::of(21, what, words);
+    row.expect(|words| words == "0 of 60 go wrong")
+}
+
+/// Row 23: how often discovery is read because of a stray Lease.
+pub(super) async fn a_stray_lease(world: &World, finders: &Finders) -> Row {
+    let before = reads_of_discovery(world, finders).await;
+    let older = world.server("older");
+    register(older, "default", "apiserver-stray", "127.0.0.1:1").await;
+    let after = reads_of_discovery(world, finders).await;
+    withdraw(older, "default", "apiserver-stray").await;
+    let words: Vec<String> = before
+        .iter()
+        .zip(&after)
+        .map(|(before, after)| match after.saturating_sub(*before) {
+            // A round more falls into one of the windows: two documents of each of three servers.
+            0..=6 => "none".to_owned(),
+            more => more.to_string(),
+        })
+        .collect();
+    let what = "more reads of discovery in the 6 s after a stray Lease came to another namespace";
+    let row = Row::of(23, what, words.try_into().unwrap());
+    row.expect(|words| words == "none")
+}
+
+/// By the proxies of kube-apiservers, at one newer server; by each gateway, at all.
+async fn reads_of_discovery(world: &World, finders: &Finders) -> [usize; 3] {
+    let count = || async {
+        let gateways = [&finders.sidecar, &finders.balancer];
+        let [a, b] = gateways.map(|gateway| async { fetches(&gateway.own_metrics().await) });
+        let (a, b) = tokio::join!(a, b);
+        [asked_by_peers(world.server("newer-a")), a, b]
+    };
+    let before = count().await;
+    sleep(COUNTED).await;
+    let after = count().await;
+    [0, 1, 2].map(|at| after[at] - before[at])
+}
+
+/// kube-apiservers' proxies ask in their own name and say nothing of their program.
+fn asked_by_peers(server: &Apiserver) -> usize {
+    let fetch = |event: &Value| {
+        event["requestURI"] == "/apis"
+            && event["user"]["username"] == "system:apiserver"
+            && event["userAgent"].as_str().is_none_or(str::is_empty)
+    };
+    server.audit().iter().filter(|event| fetch(event)).count()
+}
+
+/// Documents that a gateway has asked for, by its own count.
+fn fetches(metrics: &str) -> usize {
+    let lines = metrics.lines().filter(|line| {
+        line.starts_with("apiserver_rerouted_request_total") && line.contains("group=\"\"")
+    });
+    let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    values.sum::<f64>() as usize
+}
+
+/// Waits until the older server, by its own proxy, and both gateways answer 200.
+pub(super) async fn all_serve(ways: [&Apiserver; 3], target: &str) {
+    for way in ways {
+        until(&format!("{} serves {target}", way.name()), || async {
+            let answer = way
+                .client("admin")
+                .send(&Outgoing::new("GET", target))
+                .await;
+            answer.is_ok_and(|answer| answer.status() == 200)
+        })
+        .await;
+    }
+}

@@ -1,0 +1,255 @@
+//! Rows that want a peer that does as it is told: 4, 11 and 22. It is registered as kube-apiservers register themselves,
+//! by a Lease and an endpoint key, so that the older server takes it for one; the gateways find it by its Lease.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use http::{HeaderValue, StatusCode, header};
+use peerage_etcd::{EtcdOptions, EtcdStore};
+use peerage_http::tls::ServerTlsOptions;
+use peerage_http::{HttpService, Pem, Request, Response, Server, ServerOptions, ServerTls, body};
+use peerage_store::StoreExt as _;
+use peerage_testkit::pki::Pki;
+use peerage_testkit::wire::Outgoing;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::time::sleep;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::records::{Finders, all_serve, register, register_again, withdraw};
+use super::{AGGREGATED, Row, Seen, World, has, send_each};
+
+const NAME: &str = "apiserver-standin";
+const GROUP: &str = "standin.example.com";
+const VERSION: &str = "standin.example.com/v1";
+const THINGS: &str = "/apis/standin.example.com/v1/things";
+const LATER: &str = "/apis/standin.example.com/v1/laters";
+/// Where it sends who asks for what has moved.
+const ELSEWHERE: &str = "/apis/standin.example.com/v1/things/there?x=1";
+
+/// What it has been told.
+#[derive(Default)]
+struct Orders {
+    /// It fails to say what it serves.
+    silent: AtomicBool,
+    /// It serves one more resource.
+    grown: AtomicBool,
+}
+
+struct StandIn {
+    address: SocketAddr,
+    orders: Arc<Orders>,
+    _stop: DropGuard,
+}
+
+impl StandIn {
+    async fn start(pki: &Pki) -> StandIn {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let pair = ServerTlsOptions::new(
+            Pem::file(pki.file("server.crt")),
+            Pem::file(pki.file("server.key")),
+        );
+        let tls = ServerTls::load(pair).unwrap();
+        let orders: Arc<Orders> = Arc::default();
+        let told = orders.clone();
+        let service = HttpService::new(tower::service_fn(move |request: Request| {
+            let answer = told.answer(request.uri().path());
+            async move { Ok::<_, Infallible>(answer) }
+        }));
+        let stop = CancellationToken::new();
+        let options = ServerOptions::default();
+        tokio::spawn(Server::serve(listener, tls, service, options, stop.clone()));
+        StandIn {
+            address,
+            orders,
+            _stop: stop.drop_guard(),
+        }
+    }
+
+    /// Takes its place among the servers.
+    async fn join(&self, world: &World) {
+        let endpoints = json!({
+            "kind": "Endpoints", "apiVersion": "v1",
+            "metadata": {"labels": {"apiserverIdentity": NAME}},
+            "subsets": [{
+                "addresses": [{"ip": self.address.ip()}],
+                "ports": [{"name": "https", "port": self.address.port(), "protocol": "TCP"}],
+            }],
+        });
+        let etcd = EtcdOptions::new([world.plane.etcd().url()]);
+        let etcd = EtcdStore::connect(etcd).await.unwrap();
+        let key = format!("/registry/peerserverleases/{NAME}");
+        etcd.create(key, endpoints.to_string(), 0).await.unwrap();
+        let address = self.address.to_string();
+        register(world.server("older"), "kube-system", NAME, &address).await;
+    }
+
+    /// Leaves as servers do, so that nobody goes on asking for it.
+    async fn leave(self, world: &World) {
+        withdraw(world.server("older"), "kube-system", NAME).await;
+        let etcd = EtcdOptions::new([world.plane.etcd().url()]);
+        let etcd = EtcdStore::connect(etcd).await.unwrap();
+        let key = format!("/registry/peerserverleases/{NAME}");
+        etcd.delete(key, None).await.unwrap();
+    }
+}
+
+impl Orders {
+    /// What its own group has.
+    fn resources(&self) -> Vec<Resource> {
+        let mut resources = vec![("things", "Thing")];
+        if self.grown.load(Ordering::Relaxed) {
+            resources.push(("laters", "Later"));
+        }
+        resources
+    }
+
+    fn answer(&self, path: &str) -> Response {
+        let silent = self.silent.load(Ordering::Relaxed);
+        match path {
+            "/readyz" => Response::new(body::full("ok")),
+            "/version" => say(&json!({"major": "1", "minor": "37", "gitVersion": "v1.37.2"})),
+            "/api" | "/apis" if silent => status(StatusCode::INTERNAL_SERVER_ERROR),
+            "/api" => aggregated(&json!([group("", "v1", &[("oddities", "Oddity")])])),
+            "/apis" => aggregated(&self.groups()),
+            "/api/v1" => say(&list("v1", &[("oddities", "Oddity")])),
+            "/apis/standin.example.com/v1" => say(&list(VERSION, &self.resources())),
+            "/apis/autoscaling/v3" => say(&list("autoscaling/v3", &[("scalers", "Scaler")])),
+            THINGS | LATER => say(&json!({"kind": "List", "apiVersion": "v1", "items": []})),
+            _ if path.starts_with(THINGS) => {
+                let mut response = status(StatusCode::TEMPORARY_REDIRECT);
+                let elsewhere = HeaderValue::from_static(ELSEWHERE);
+                response.headers_mut().insert(header::LOCATION, elsewhere);
+                response
+            }
+            _ => status(StatusCode::NOT_FOUND),
+        }
+    }
+
+    /// Its own group, and a version of a group that all servers have.
+    fn groups(&self) -> Value {
+        let common = group("autoscaling", "v3", &[("scalers", "Scaler")]);
+        json!([group(GROUP, "v1", &self.resources()), common])
+    }
+}
+
+type Resource = (&'static str, &'static str);
+
+/// A group of an aggregated document.
+fn group(name: &str, version: &str, resources: &[Resource]) -> Value {
+    let resource = |(name, kind): &Resource| {
+        json!({"resource": name, "responseKind": {"group": "", "version": "", "kind": kind},
+            "scope": "Cluster", "singularResource": kind.to_lowercase(), "verbs": ["get", "list"]})
+    };
+    let resources: Vec<Value> = resources.iter().map(resource).collect();
+    let version = json!({"version": version, "resources": resources, "freshness": "Current"});
+    json!({"metadata": {"name": name}, "versions": [version]})
+}
+
+/// A group-version's own list.
+fn list(version: &str, resources: &[Resource]) -> Value {
+    let resource = |(name, kind): &Resource| {
+        json!({"name": name, "singularName": kind.to_lowercase(), "namespaced": false, "kind": kind,
+            "verbs": ["get", "list"]})
+    };
+    let resources: Vec<Value> = resources.iter().map(resource).collect();
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": resources})
+}
+
+fn status(status: StatusCode) -> Response {
+    let mut response = Response::new(body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+fn say(value: &Value) -> Response {
+    typed(value, "application/json")
+}
+
+fn aggregated(groups: &Value) -> Response {
+    let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {}, "items": groups});
+    typed(&list, AGGREGATED)
+}
+
+fn typed(value: &Value, media: &'static str) -> Response {
+    let mut response = Response::new(body::full(value.to_string()));
+    let media = HeaderValue::from_static(media);
+    response.headers_mut().insert(header::CONTENT_TYPE, media);
+    response
+}
+
+pub(super) async fn with_a_peer_that_does_as_told(world: &World, finders: &Finders) -> Vec<Row> {
+    let stand_in = StandIn::start(world.plane.pki()).await;
+    stand_in.join(world).await;
+    let ways = finders.ways(world);
+    all_serve(ways, THINGS).await;
+    let mut rows = vec![order_of_versions(finders, world).await];
+    rows.push(a_redirect(finders, world).await);
+
+    stand_in.orders.grown.store(true, Ordering::Relaxed);
+    sleep(Duration::from_secs(8)).await;
+    let what = "a read of what a peer began to serve 8 s ago";
+    let row = ask(finders, world, what, LATER).await;
+    rows.push(row.expect(has("200")));
+
+    stand_in.orders.silent.store(true, Ordering::Relaxed);
+    register_again(world.server("older"), NAME).await;
+    sleep(Duration::from_secs(3)).await;
+    let what = "a read at a peer that has just failed to say what it serves";
+    let row = ask(finders, world, what, THINGS).await;
+    rows.push(row.expect(has("200")));
+    stand_in.leave(world).await;
+    rows
+}
+
+/// Row 4.
+async fn ask(finders: &Finders, world: &World, what: &'static str, target: &str) -> Row {
+    let read = Outgoing::new("GET", target);
+    let seen = send_each(finders.ways(world), "admin", &read).await;
+    Row::of(4, what, seen.map(|seen| seen.words()))
+}
+
+/// Row 11.
+async fn order_of_versions(finders: &Finders, world: &World) -> Row {
+    let read = Outgoing::get_as("/apis", AGGREGATED);
+    let seen = send_each(finders.ways(world), "admin", &read).await;
+    let versions = |seen: Seen| {
+        let document = seen.answer.unwrap().json();
+        let groups = document["items"].as_array().unwrap().iter();
+        let mut named = groups.filter(|group| group["metadata"]["name"] == "autoscaling");
+        let versions = named.next().unwrap()["versions"].as_array().unwrap().iter();
+        let versions = versions.filter_map(|version| version["version"].as_str());
+        versions.collect::<Vec<_>>().join(", ")
+    };
+    let what = "versions of a group of which a peer has a newer one, in order";
+    let row = Row::of(11, what, seen.map(versions));
+    row.expect(|words| words == "v3, v2, v1")
+}
+
+/// Row 22.
+async fn a_redirect(finders: &Finders, world: &World) -> Row {
+    let read = Outgoing::new("GET", &format!("{THINGS}/moved"));
+    let seen = send_each(finders.ways(world), "admin", &read).await;
+    let location = |seen: Seen| {
+        let answer = seen.answer.unwrap();
+        let location = answer.head.header("location").unwrap_or("none");
+        match location.strip_prefix("https://") {
+            Some(there) => format!(
+                "https://ADDRESS-OF-THE-PEER{}",
+                &there[there.find('/').unwrap()..]
+            ),
+            None => location.to_owned(),
+        }
+    };
+    let row = Row::of(
+        22,
+        "a peer's Location: /apis/… arrives as",
+        seen.map(location),
+    );
+    row.expect(|words| words == ELSEWHERE)
+}
