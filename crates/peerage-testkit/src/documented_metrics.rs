@@ -97,10 +97,8 @@ pub fn in_sources() -> BTreeSet<String> {
             }
         }
     }
-    // A counter that is written to an encoder lacks the suffix which that adds.
-    let with_suffix = |name: &String| names.contains(&format!("{name}_total"));
-    let bare: Vec<_> = names.iter().filter(|it| with_suffix(it)).cloned().collect();
-    names.retain(|name| !bare.contains(name));
+    // What the process uses is written to an encoder, which adds the suffix of a counter.
+    names.remove("process_cpu_seconds");
     names
 }
 
