@@ -18,8 +18,8 @@ use std::time::Duration;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
-use peerage_auth::PassedCredentials;
 use peerage_auth::identity_headers::{self, Family};
+use peerage_auth::{PassedCredentials, VerifiedPeer};
 use peerage_core::route::ForwardReason;
 use peerage_core::{RequestInfo, User, duration};
 use peerage_http::{Body, ConnInfo, Request, Response, SendError, Stage};
@@ -50,6 +50,8 @@ pub(crate) struct Forward<'a> {
     key: Option<ClientKey>,
     /// Whether only the status of the answer counts.
     is_question: bool,
+    /// Another server sent it here, for the server that this front stands beside.
+    was_sent_on: bool,
     deadline: Instant,
     started: Instant,
     client: Option<tunnel::Client>,
@@ -182,6 +184,7 @@ impl<'a> Forward<'a> {
             user,
             key,
             is_question: parts.extensions.get::<Question>().is_some(),
+            was_sent_on: parts.extensions.get::<VerifiedPeer>().is_some(),
             deadline: started + wait,
             started,
             client: client_side,
@@ -304,9 +307,10 @@ impl<'a> Forward<'a> {
         }
     }
 
-    /// The server that a front stands beside is no peer: what it may still do with a request is its own business.
+    /// The server that a front stands beside is no peer: what it may still do with a request is its own business, unless
+    /// another server sent it.
     fn set_guard(&self, peer: &Peer, request: &mut Request) {
-        if self.is_beside(peer) {
+        if self.is_beside(peer) && !self.was_sent_on {
             request.headers_mut().remove(GUARD);
         } else {
             request.headers_mut().insert(GUARD, GUARD_VALUE);

@@ -168,8 +168,10 @@ impl Call {
     }
 
     fn plan(&self) -> Plan {
+        // What a verified peer sent to the server that this front stands beside is not sent on by handing it over.
+        let beside = self.beside().filter(|_| self.verified);
         let rules = Rules {
-            from_verified_peer: self.verified,
+            from_verified_peer: self.verified && beside.is_none(),
             ticket: ticket(),
             ..Rules::default()
         };
@@ -192,10 +194,23 @@ impl Call {
                     let known = self.snapshot.peers.get(&it.id)?;
                     Some(known.peer.clone())
                 };
-                let peers = candidates.into_iter().filter_map(peer).collect();
+                let mut peers: Vec<_> = candidates.into_iter().filter_map(peer).collect();
+                if let Some(beside) = beside {
+                    peers.retain(|peer| peer.id == *beside);
+                    if peers.is_empty() {
+                        self.shared.metrics.refused_hops.inc();
+                        let why = UnsureReason::AlreadySent.to_string();
+                        return Plan::Refuse(ProxyError::NotForPeers { why, listed: true });
+                    }
+                }
                 Plan::Forward(peers, Why::Listed(reason))
             }
         }
+    }
+
+    /// The server that this front stands beside; a balancer, and whoever is no front, has none.
+    fn beside(&self) -> Option<&Arc<str>> {
+        self.shared.front.as_ref()?.options.beside.as_ref()
     }
 
     /// Sends the request to one of these peers, or says why not.
@@ -265,6 +280,9 @@ impl Service<Request> for Behind {
             info,
             verified: request.extensions().get::<VerifiedPeer>().is_some(),
         };
+        if let Some(beside) = call.beside().filter(|_| call.verified) {
+            peers.retain(|peer| peer.id == *beside);
+        }
         call.forward(request, peers, Why::Behind).map(Ok).boxed()
     }
 }

@@ -325,6 +325,43 @@ async fn only_a_sidecar_has_documents_of_its_own() {
     }
 }
 
+/// Who takes a sidecar for a server gets what the server beside it has, and nobody sends it on from there.
+#[tokio::test]
+async fn what_another_server_sent_is_handed_to_the_server_beside_and_to_no_other() {
+    let pki = Pki::new();
+    let newer = FakePeer::start(&pki, "newer", &documents::core(), &documents::new()).await;
+    let older = FakePeer::start(&pki, "older", &documents::core(), &documents::old()).await;
+    let widgets = "/apis/new.example.com/v1/widgets";
+    let sent_on = |target: &str| {
+        let mut request = with(request("GET", target), "x-kubernetes-peer-proxied", "true");
+        request.extensions_mut().insert(VerifiedPeer);
+        request
+    };
+    for (beside, has_it) in [(&newer, true), (&older, false)] {
+        let gateway = Gateway::ready(&pki, &[&newer, &older], Some(beside)).await;
+        let (before, others) = (newer.requests().len(), older.requests().len());
+        let answer = gateway.send(sent_on(widgets)).await;
+        if has_it {
+            assert_eq!(answer.text(), "newer");
+            let handed = newer.requests().pop().unwrap();
+            assert_eq!(handed.headers["x-kubernetes-peer-proxied"], "true");
+        } else {
+            answer.assert_retryable();
+            assert_eq!(newer.requests().len(), before, "sent on");
+        }
+        assert_eq!(older.requests().len(), others);
+        let nowhere = gateway.send(sent_on("/apis/nowhere.example.com/v1/things"));
+        nowhere.await;
+        let asked = [&newer, &older].map(|it| it.requests().len());
+        let local = [has_it, !has_it].map(usize::from);
+        assert_eq!(
+            asked,
+            [before + local[0] + usize::from(has_it), others + local[1]],
+            "the server beside alone says what nobody has"
+        );
+    }
+}
+
 /// Before all servers are heard there is no document that says of anything that it is not there.
 #[tokio::test]
 async fn until_all_servers_are_heard_discovery_is_not_partial() {

@@ -112,12 +112,22 @@ impl Apiserver {
         lines.filter_map(Result::ok).collect()
     }
 
+    /// The events whose lines hold a text, such as an audit id or a user agent; the others are not read, of which there
+    /// are many.
+    pub fn audit_with(&self, text: &str) -> Vec<Value> {
+        let log = std::fs::read_to_string(&self.audit).unwrap_or_default();
+        let lines = log.lines().filter(|line| line.contains(text));
+        let events = lines.map(serde_json::from_str);
+        events.filter_map(Result::ok).collect()
+    }
+
     /// The event of an audit id; waits for it, because logs are written behind answers.
     pub async fn audited(&self, id: &str) -> Value {
         let mut found = None;
         let what = format!("{} has audited {id}", self.name());
         until(&what, || {
-            found = self.audit().into_iter().find(|e| e["auditID"] == id);
+            let mut events = self.audit_with(id).into_iter();
+            found = events.find(|e| e["auditID"] == id);
             std::future::ready(found.is_some())
         })
         .await;

@@ -16,6 +16,7 @@
 //! | `fidelity` | that a real kube-apiserver and `peerage apiserver` on one etcd take each other for peers |
 //! | `gateway` | that clients of a gateway get what any server behind it can do |
 //! | `identity` | that servers behind a gateway take each client for whom they take it without, whatever it sends |
+//! | `known_faults` | that faults which others reported of such software do not happen here |
 //! | `kube_on_store` | that a real kube-apiserver on `peerage store` answers as on etcd, and loses nothing |
 //! | `kubectl` | that kubectl, old and new, prints through a gateway what it printed without one when it was recorded |
 //! | `pair` | that the real servers are what the other suites take them for |
@@ -37,6 +38,7 @@ mod etcd_faults;
 mod fidelity;
 mod gateway;
 mod identity;
+mod known_faults;
 mod kube_on_store;
 mod kubectl;
 mod load;

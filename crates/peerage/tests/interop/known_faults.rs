@@ -1,0 +1,133 @@
+//! Faults that others reported of such software, one test each, among real servers: through gateways beside the older and
+//! beside the newer server, and through a balancer over both.
+//!
+//! Which fault is shown by which test, here and elsewhere, is in docs/known-faults.md; a test names the public report.
+//! Servers that misbehave are made up in `odd.rs`; everybody else is real.
+
+use std::path::Path;
+
+use peerage_testkit::kube::{
+    Apiserver, Backend, ControlPlane, Gateway, GatewaySpec, Logs, RunningGateway, Shared,
+};
+use peerage_testkit::wire::{Answer, Outgoing};
+use serde_json::Value;
+use tokio::sync::RwLock;
+
+use crate::versions;
+
+mod discovery;
+mod odd;
+mod odd_servers;
+mod registry;
+mod requests;
+
+const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// A pair of real servers and gateways of every kind.
+struct Fronts {
+    beside_older: RunningGateway,
+    beside_newer: RunningGateway,
+    balancer: RunningGateway,
+    plane: ControlPlane,
+    /// Held to write by who changes what the servers serve.
+    served: RwLock<()>,
+}
+
+impl Logs for Fronts {
+    fn logs(&self) -> String {
+        let gateways = self.each().map(|(_, gateway)| gateway.log());
+        self.plane.logs() + &gateways.concat()
+    }
+}
+
+static FRONTS: Shared<Fronts> = Shared::new(|| {
+    Box::pin(async {
+        let spec = |version: String, name: &str| {
+            let spec = versions::kube_apiserver(&version).named(name);
+            spec.gate("UnknownVersionInteroperabilityProxy=false")
+        };
+        let plane = ControlPlane::on(Backend::Etcd("3.6"))
+            .server(spec(versions::older(), "older"))
+            .server(spec(versions::newer(), "newer"))
+            .start()
+            .await;
+        let (older, newer) = (plane.server("older"), plane.server("newer"));
+        let (beside_older, beside_newer, balancer) = tokio::join!(
+            start(&plane, Gateway::beside(older).peer(newer)),
+            start(&plane, Gateway::beside(newer).peer(older)),
+            start(&plane, Gateway::balancing(&[older, newer])),
+        );
+        Fronts {
+            beside_older,
+            beside_newer,
+            balancer,
+            plane,
+            served: RwLock::default(),
+        }
+    })
+});
+
+impl Fronts {
+    fn each(&self) -> [(&'static str, &RunningGateway); 3] {
+        [
+            ("beside the older", &self.beside_older),
+            ("beside the newer", &self.beside_newer),
+            ("balancer", &self.balancer),
+        ]
+    }
+
+    /// Gateways of a test's own, beside the older server and over both, with more flags.
+    async fn more(&self, flags: &[&str]) -> [(&'static str, RunningGateway); 2] {
+        let (older, newer) = (self.plane.server("older"), self.plane.server("newer"));
+        let (sidecar, balancer) = tokio::join!(
+            start(&self.plane, Gateway::beside(older).peer(newer).flags(flags)),
+            start(
+                &self.plane,
+                Gateway::balancing(&[older, newer]).flags(flags)
+            ),
+        );
+        [("sidecar", sidecar), ("balancer", balancer)]
+    }
+}
+
+async fn start(plane: &ControlPlane, spec: GatewaySpec) -> RunningGateway {
+    let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
+    spec.start(executable, plane.pki(), plane.directory()).await
+}
+
+async fn send(way: &Apiserver, user: &str, request: &Outgoing) -> Answer {
+    way.client(user).send(request).await.unwrap()
+}
+
+async fn get(way: &Apiserver, target: &str, accept: &str) -> Answer {
+    send(way, "admin", &Outgoing::get_as(target, accept)).await
+}
+
+async fn create(way: &Apiserver, target: &str, body: &Value) -> Value {
+    let request = Outgoing::new("POST", target).json("application/json", body);
+    let answer = send(way, "admin", &request).await;
+    assert_eq!(answer.status(), 201, "{target}: {}", answer.in_words());
+    answer.json()
+}
+
+async fn delete(way: &Apiserver, target: &str) {
+    let answer = send(way, "admin", &Outgoing::new("DELETE", target)).await;
+    assert_eq!(answer.status(), 200, "{target}: {}", answer.in_words());
+}
+
+/// A header of an answer.
+fn header(answer: &Answer, name: &str) -> Option<String> {
+    answer.head.header(name).map(str::to_owned)
+}
+
+/// The groups of an aggregated document.
+fn groups(document: &Value) -> impl Iterator<Item = &Value> {
+    document["items"].as_array().into_iter().flatten()
+}
+
+/// A version of a group in an aggregated document.
+fn version<'a>(document: &'a Value, group: &str, version: &str) -> Option<&'a Value> {
+    let group = groups(document).find(|it| it["metadata"]["name"] == group)?;
+    let mut versions = group["versions"].as_array()?.iter();
+    versions.find(|it| it["version"] == version)
+}

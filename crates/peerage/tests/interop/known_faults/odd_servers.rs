@@ -1,0 +1,391 @@
+//! Faults that take a server that misbehaves: beside two real ones, behind a gateway beside the older and a balancer.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use peerage_http::{Pem, testing::Authority};
+use peerage_testkit::cluster::until;
+use peerage_testkit::kube::RunningGateway;
+use peerage_testkit::pki::SERVER_NAME;
+use peerage_testkit::wire::Outgoing;
+use serde_json::{Value, json};
+
+use super::odd::{self, ODDITIES, Odd, group, list, resource, set, text};
+use super::{FRONTS, V2, create, get, header, send, version};
+
+/// What the gateway says of a server.
+async fn peer(gateway: &RunningGateway, odd: &Odd) -> Value {
+    let address = odd.address.to_string();
+    let state = gateway.own_state().await;
+    let mut peers = state["peers"].as_array().unwrap().iter();
+    let found = peers.find(|it| it["address"] == address.as_str() || it["id"] == address.as_str());
+    found.cloned().unwrap_or_default()
+}
+
+/// Whether a gateway counts that it refused a server for a reason.
+async fn refused(gateway: &RunningGateway, odd: &Odd, reason: &str) -> bool {
+    let counted = format!(
+        "peerage_peer_errors_total{{peer=\"{}\",reason=\"{reason}\"}}",
+        odd.address
+    );
+    gateway.own_metrics().await.contains(&counted)
+}
+
+async fn serving(gateway: &RunningGateway, odd: &Odd) {
+    until("the odd server serves", || async {
+        let peer = peer(gateway, odd).await;
+        peer["state"] == "serving"
+    })
+    .await;
+}
+
+/// CVE-2022-3172 (kubernetes/kubernetes#112513): a server sends clients, with their credentials, somewhere else.
+/// kubernetes/kubernetes#48610: a server that is too busy. #128497: a form that the proxy does not know.
+#[tokio::test]
+async fn what_a_server_answers_is_passed_on_once_and_nobody_is_sent_away() {
+    let fronts = FRONTS.get().await;
+    let _unchanged = fronts.served.read().await;
+    let odd = Odd::start(fronts.plane.pki(), |request| {
+        let name = request.uri.path().strip_prefix(ODDITIES)?;
+        let mut answer = text(StatusCode::OK, "\u{0}\u{1}oddly\n");
+        match name {
+            "/elsewhere" => {
+                *answer.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+                set(&mut answer, "location", "https://elsewhere.example.com/api");
+            }
+            "/busy" => {
+                *answer.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+                set(&mut answer, "retry-after", "7");
+            }
+            "/sequence" => set(&mut answer, "content-type", "application/cbor-seq"),
+            _ => return None,
+        }
+        Some(answer)
+    })
+    .await;
+    for (name, gateway) in fronts.more(&[&format!("--peer={}", odd.url)]).await {
+        serving(&gateway, &odd).await;
+        let before = odd.asked_by_clients().len();
+        let away = get(
+            &gateway,
+            &format!("{ODDITIES}/elsewhere"),
+            "application/json",
+        )
+        .await;
+        assert_eq!(away.status(), 503, "{name}: {}", away.in_words());
+        assert_eq!(header(&away, "location"), None, "{name}");
+        assert!(
+            !away.in_words().contains("elsewhere.example.com/api"),
+            "{name}"
+        );
+        let busy = get(&gateway, &format!("{ODDITIES}/busy"), "application/json").await;
+        assert_eq!(
+            (busy.status(), header(&busy, "retry-after")),
+            (429, Some("7".to_owned())),
+            "{name}"
+        );
+        let sequence = get(
+            &gateway,
+            &format!("{ODDITIES}/sequence"),
+            "application/cbor-seq",
+        )
+        .await;
+        assert_eq!(
+            header(&sequence, "content-type").as_deref(),
+            Some("application/cbor-seq")
+        );
+        for answer in [&busy, &sequence] {
+            assert_eq!(answer.body, b"\0\x01oddly\n", "{name}");
+        }
+        assert_eq!(
+            odd.asked_by_clients().len(),
+            before + 3,
+            "{name}: each once"
+        );
+    }
+}
+
+/// kubernetes/kubernetes#118361, #119840: a resource without a kind breaks clients; #117571, #117562: parameters of a media
+/// type in another order, or more of them; #122333, #133495: one server's stale view of a version makes it stale for all.
+#[tokio::test]
+async fn documents_of_odd_servers_are_read_and_one_current_view_is_enough() {
+    let fronts = FRONTS.get().await;
+    let _changed = fronts.served.write().await;
+    let newer = fronts.plane.server("newer");
+    let apis = || {
+        let mut odd = group("odd.example.com", "oddities");
+        let resources = odd["versions"][0]["resources"].as_array_mut().unwrap();
+        let mut without = resource("nameless", json!("X"));
+        without.as_object_mut().unwrap().remove("responseKind");
+        resources.extend([resource("nulls", Value::Null), without]);
+        list(&[odd, group("halfdead.example.com", "things")])
+    };
+    let odd = Odd::start(fronts.plane.pki(), move |request| match request.uri.path() {
+        "/apis" => {
+            let mut answer = odd::document(&apis());
+            let reordered = "application/json; charset=utf-8; as=APIGroupDiscoveryList; v=v2; g=apidiscovery.k8s.io";
+            set(&mut answer, "content-type", reordered);
+            Some(answer)
+        }
+        "/apis/odd.example.com/v1" => Some(odd::legacy_list("odd.example.com/v1", &["oddities", "nulls", "nameless"])),
+        "/apis/halfdead.example.com/v1" => Some(odd::legacy_list("halfdead.example.com/v1", &["things"])),
+        "/apis/halfdead.example.com/v1/things" => Some(text(StatusCode::OK, "{\"kind\":\"ThingList\"}")),
+        _ => None,
+    })
+    .await;
+    let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    create(
+        newer,
+        services,
+        &super::discovery::dead("halfdead.example.com"),
+    )
+    .await;
+    for server in ["older", "newer"] {
+        until("the servers list it as stale", || async {
+            let document = get(fronts.plane.server(server), "/apis", V2).await.json();
+            version(&document, "halfdead.example.com", "v1")
+                .is_some_and(|it| it["freshness"] == "Stale")
+        })
+        .await;
+    }
+    for (name, gateway) in fronts.more(&[&format!("--peer={}", odd.url)]).await {
+        serving(&gateway, &odd).await;
+        let answer = get(&gateway, "/apis", V2).await;
+        assert_eq!(
+            header(&answer, "content-type").as_deref(),
+            Some(V2),
+            "{name}"
+        );
+        let document = answer.json();
+        let resources = version(&document, "odd.example.com", "v1").unwrap()["resources"].clone();
+        let resources = resources.as_array().unwrap();
+        assert_eq!(resources.len(), 3, "{name}: {resources:?}");
+        for resource in resources {
+            assert!(resource["responseKind"].is_object(), "{name}: {resource}");
+        }
+        let half = version(&document, "halfdead.example.com", "v1").unwrap();
+        assert_eq!(half["freshness"], "Current", "{name}: {half}");
+        assert_eq!(half["resources"][0]["resource"], "things", "{name}");
+        let called = get(
+            &gateway,
+            "/apis/halfdead.example.com/v1/things",
+            "application/json",
+        )
+        .await;
+        assert_eq!(called.status(), 200, "{name}: {}", called.in_words());
+    }
+    super::discovery::withdraw(
+        &fronts,
+        &format!("{services}/v1.halfdead.example.com"),
+        "halfdead.example.com",
+    )
+    .await;
+}
+
+/// kubernetes-sigs/cluster-api#2652, kubernetes/kubernetes#97294: a server without its store still takes connections.
+/// kubernetes/kubernetes#127858: requests go to the one that died.
+#[tokio::test]
+async fn a_server_that_is_not_ready_is_asked_only_when_no_other_has_it() {
+    let fronts = FRONTS.get().await;
+    let _unchanged = fronts.served.read().await;
+    let answering = |request: &http::request::Parts| {
+        let is = request.uri.path() == ODDITIES;
+        is.then(|| text(StatusCode::OK, "{\"kind\":\"OddList\"}"))
+    };
+    for writes in ["--writes=local", "--writes=newest"] {
+        let well = Odd::start(fronts.plane.pki(), answering).await;
+        let red = Odd::start(fronts.plane.pki(), answering).await;
+        let peers = [&well, &red].map(|it| format!("--peer={}", it.url));
+        let ways = fronts.more(&[&peers[0], &peers[1], writes]).await;
+        for (_, gateway) in &ways {
+            serving(gateway, &well).await;
+            serving(gateway, &red).await;
+        }
+        red.set_ready(false);
+        for (name, gateway) in &ways {
+            until("it is known not to be ready", || async {
+                peer(gateway, &red).await["ready"] == false
+            })
+            .await;
+            let before = red.asked_by_clients().len();
+            for method in ["GET", "POST"] {
+                for _ in 0..20 {
+                    let request = Outgoing::new(method, ODDITIES);
+                    let answer = send(gateway, "admin", &request).await;
+                    assert_eq!(answer.status(), 200, "{name}: {}", answer.in_words());
+                }
+            }
+            assert_eq!(red.asked_by_clients().len(), before, "{name}");
+        }
+        drop(well);
+        for (name, gateway) in &ways {
+            let mut unavailable = 0;
+            for _ in 0..100 {
+                let answer = get(gateway, ODDITIES, "application/json").await;
+                match answer.status() {
+                    200 => {}
+                    503 => unavailable += 1,
+                    other => panic!("{name}: {other}"),
+                }
+            }
+            println!(
+                "{name} {writes}: {unavailable} of 100 reads were 503 when one of two had just died"
+            );
+            assert!(unavailable < 5, "{name}");
+        }
+    }
+}
+
+/// What kube-apiserver's proxy answers for a peer that refuses connections: plain text, without Retry-After.
+#[tokio::test]
+async fn a_server_that_is_gone_is_a_status_whatever_the_client_reads() {
+    let fronts = FRONTS.get().await;
+    let _unchanged = fronts.served.read().await;
+    let odd = Odd::start(fronts.plane.pki(), |_| None).await;
+    let ways = fronts.more(&[&format!("--peer={}", odd.url)]).await;
+    for (_, gateway) in &ways {
+        serving(gateway, &odd).await;
+    }
+    drop(odd);
+    for (name, gateway) in &ways {
+        for (accept, form) in [
+            ("application/json", "application/json"),
+            ("application/yaml", "application/yaml"),
+            (
+                "application/vnd.kubernetes.protobuf,application/json",
+                "application/json",
+            ),
+            (
+                "application/cbor,application/json;q=0.9",
+                "application/json",
+            ),
+            ("application/vnd.kubernetes.protobuf", "application/json"),
+            (
+                "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+                "application/json",
+            ),
+        ] {
+            for method in ["GET", "POST", "DELETE"] {
+                let mut request = Outgoing::get_as(ODDITIES, accept);
+                method.clone_into(&mut request.method);
+                let answer = send(gateway, "admin", &request).await;
+                let what = format!("{name} {method} {accept}: {}", answer.in_words());
+                assert_eq!(answer.status(), 503, "{what}");
+                assert!(header(&answer, "retry-after").is_some(), "{what}");
+                assert_eq!(
+                    header(&answer, "content-type").as_deref(),
+                    Some(form),
+                    "{what}"
+                );
+                assert!(
+                    String::from_utf8_lossy(&answer.body).contains("Status"),
+                    "{what}"
+                );
+            }
+        }
+    }
+}
+
+/// kube-rs/kube#1953: authorities that are read once, so that a rotation ends in refused handshakes.
+/// KEP-4020, transport: a certificate without the name that is expected, and no word about it.
+#[tokio::test]
+async fn authorities_are_read_again_and_a_certificate_of_another_name_is_named() {
+    let fronts = FRONTS.get().await;
+    let _unchanged = fronts.served.read().await;
+    let pki = fronts.plane.pki();
+    let next = Authority::new("the next one");
+    let pem = |text: &str| Pem::bytes(text.to_owned());
+    let (rotated, strange) = (
+        next.server("kube-apiserver", &[SERVER_NAME]),
+        next.server("kube-apiserver", &["strange.example.com"]),
+    );
+    let well = |request: &http::request::Parts| {
+        (request.uri.path() == ODDITIES).then(|| text(StatusCode::OK, "{\"kind\":\"OddList\"}"))
+    };
+    let rotated = Odd::with((pem(&rotated.certificate), pem(&rotated.key)), well).await;
+    let strange = Odd::with((pem(&strange.certificate), pem(&strange.key)), well).await;
+    let old = std::fs::read_to_string(pki.file("ca.crt")).unwrap();
+    let file = fronts.plane.directory().join("rotating-ca.crt");
+    let write = |text: &str| {
+        let new = file.with_extension("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(new, &file).unwrap();
+    };
+    write(&old);
+    let flags = [
+        format!("--peer-ca-file={}", file.display()),
+        format!("--peer={}", rotated.url),
+        format!("--peer={}", strange.url),
+    ];
+    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+    let ways = fronts.more(&flags).await;
+    let mut watches = Vec::new();
+    for (name, gateway) in &ways {
+        let watch = Outgoing::new(
+            "GET",
+            "/api/v1/namespaces/default/serviceaccounts?watch=true",
+        );
+        let (head, body) = gateway.client("admin").open(&watch).await.unwrap();
+        assert_eq!(head.status, 200, "{name}");
+        watches.push((name, body.lines()));
+        for odd in [&rotated, &strange] {
+            until("it is not believed", || refused(gateway, odd, "tls_issuer")).await;
+        }
+    }
+    assert!(rotated.asked().is_empty() && strange.asked().is_empty());
+    write(&(old.clone() + &next.certificate()));
+    for (name, gateway) in &ways {
+        serving(gateway, &rotated).await;
+        let answer = get(gateway, ODDITIES, "application/json").await;
+        assert_eq!(answer.status(), 200, "{name}: {}", answer.in_words());
+        // Its name is another matter than its authority, and is told as such.
+        until("the other's name is told", || {
+            refused(gateway, &strange, "tls_name")
+        })
+        .await;
+    }
+    assert!(strange.asked().is_empty(), "{:?}", strange.asked());
+    // A file that is broken keeps what was read before, and is counted.
+    write("nothing of use\n");
+    for (name, gateway) in &ways {
+        until("the broken file is counted", || async {
+            let metrics = gateway.own_metrics().await;
+            let failed = |line: &str| {
+                line.starts_with("peerage_reloads_total")
+                    && line.contains("failure")
+                    && !line.ends_with(" 0")
+            };
+            metrics.lines().any(failed)
+        })
+        .await;
+        let answer = get(gateway, ODDITIES, "application/json").await;
+        assert_eq!(answer.status(), 200, "{name}: {}", answer.in_words());
+    }
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "after-rotation"}});
+    create(
+        fronts.plane.server("older"),
+        "/api/v1/namespaces/default/serviceaccounts",
+        &account,
+    )
+    .await;
+    for (name, lines) in &mut watches {
+        let seen = async {
+            while let Some(line) = lines.recv().await {
+                if String::from_utf8_lossy(&line.unwrap()).contains("after-rotation") {
+                    return true;
+                }
+            }
+            false
+        };
+        let seen = tokio::time::timeout(Duration::from_secs(10), seen).await;
+        assert!(
+            seen.unwrap_or(false),
+            "{name}: the watch did not outlive it"
+        );
+    }
+    let named = fronts.more(&["--peer-server-name=localhost"]).await;
+    for (name, gateway) in &named {
+        let answer = get(gateway, crate::versions::NEWER_ONLY, "application/json").await;
+        assert_eq!(answer.status(), 200, "{name}: another name of theirs");
+    }
+}
