@@ -496,9 +496,11 @@ async fn a_thousand_anonymous_requests_for_discovery_cost_the_servers_a_bounded_
         }
         let took = begun.elapsed();
         let asked = asked_by(&fronts, &agent, refused).await;
-        // Twenty at once, and ten a second.
-        let most = 21 + 10 * (took.as_secs() as usize + 1);
-        println!("{name}: 1000 anonymous requests in {took:?}, {asked} of them asked of a server");
+        // Twenty at once, and ten a second; a server that declines one has it asked of another.
+        let most = 30 + 10 * (took.as_secs() as usize + 1);
+        println!(
+            "{name}: 1000 anonymous requests in {took:?}, {refused} refused by a server, which audited {asked}"
+        );
         assert!(asked <= most, "{name}: {asked} in {took:?}");
     }
 }
@@ -514,4 +516,27 @@ async fn asked_by(fronts: &Fronts, agent: &str, least: usize) -> usize {
     })
     .await;
     count()
+}
+
+/// kubernetes/kubernetes#133644: who reads discovery lets go of answers before their end, which servers log as errors.
+#[tokio::test]
+async fn what_gateways_ask_for_themselves_they_read_to_the_end() {
+    let fronts = FRONTS.get().await;
+    let _unchanged = fronts.served.read().await;
+    for server in ["older", "newer"] {
+        let server = fronts.plane.server(server);
+        until("gateways have asked it for a while", || {
+            let asked = server.audit_with("\"system:apiserver\"");
+            let asked = asked.iter().filter(|it| it["requestURI"] == "/apis");
+            std::future::ready(asked.count() >= 9)
+        })
+        .await;
+        let log = std::fs::read_to_string(server.log_file()).unwrap();
+        let broken: Vec<_> = log
+            .lines()
+            .filter(|line| line.contains("abort"))
+            .filter(|line| line.contains("URI=\"/api\"") || line.contains("URI=\"/apis\""))
+            .collect();
+        assert!(broken.is_empty(), "{broken:#?}");
+    }
 }
