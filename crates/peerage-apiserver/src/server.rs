@@ -246,7 +246,7 @@ impl Start {
             &stop,
         );
         let serving = self.life.child_token();
-        let server = self.serve(listener, &api, inner, serving.clone());
+        let server = self.serve(listener, &api, inner, &stop, serving.clone());
         self.become_ready(&proxy).await;
         let version = &*self.options.version;
         info!(address = %bound, version, id = &*identity.id, "ready");
@@ -386,6 +386,7 @@ impl Start {
         listener: TcpListener,
         api: &Api,
         inner: HttpService,
+        stop: &CancellationToken,
         serving: CancellationToken,
     ) -> JoinHandle<Drained> {
         let options = &self.options;
@@ -405,6 +406,7 @@ impl Start {
         let server_options = ServerOptions {
             max_connections: options.limits.connections,
             drain_timeout: options.drain,
+            leaving: stop.clone(),
             metrics: server_metrics,
             ..ServerOptions::default()
         };

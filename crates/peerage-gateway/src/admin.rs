@@ -6,7 +6,6 @@
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
@@ -60,7 +59,7 @@ impl Admin {
     }
 
     fn ready(&self) -> Response {
-        if self.shared.draining.load(Ordering::Relaxed) {
+        if self.shared.stop.is_cancelled() {
             return text(StatusCode::INTERNAL_SERVER_ERROR, STOPPING);
         }
         let view = self.proxy.view();

@@ -12,17 +12,16 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use http::header::{CONNECTION, HeaderValue};
-use http::{StatusCode, Version};
+use http::StatusCode;
 use peerage_auth::audit::{self, AuditLog};
 use peerage_auth::{Authenticator, PassedCredentials, VerifiedPeer};
 use peerage_core::{RequestInfo, Status, User};
 use peerage_http::{ConnInfo, Drain, HttpService, Request, Response, closing};
 use peerage_proxy::{Form, Rendering, headers};
 use prometheus_client::metrics::counter::Counter;
+use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use crate::admin::{self, STOPPING};
@@ -36,7 +35,8 @@ pub(crate) struct Shared {
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) audit: AuditLog,
     pub(crate) rendering: Rendering,
-    pub(crate) draining: AtomicBool,
+    /// Cancelled when the gateway is to stop.
+    pub(crate) stop: CancellationToken,
     pub(crate) loops: Counter,
 }
 
@@ -65,7 +65,7 @@ impl Chain {
         if headers::has_trace(request.headers(), &self.shared.id) {
             return self.refuse_loop(&request, &info);
         }
-        if info.path() == "/readyz" && self.shared.draining.load(Ordering::Relaxed) {
+        if info.path() == "/readyz" && self.shared.stop.is_cancelled() {
             return admin::text(StatusCode::INTERNAL_SERVER_ERROR, STOPPING);
         }
         self.identified(request, &info).await
@@ -150,23 +150,7 @@ impl Service<Request> for Chain {
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        let (chain, shared) = (self.clone(), self.shared.clone());
-        let closes = request.version() < Version::HTTP_2;
-        Box::pin(async move {
-            let mut response = chain.answer(request).await;
-            if closes && shared.draining.load(Ordering::Relaxed) {
-                part_with(&mut response);
-            }
-            Ok(response)
-        })
-    }
-}
-
-/// Asks a client of HTTP/1.1 to use another connection for its next request, while there is time: one that is idle when
-/// serving ends may be closed in the moment in which a request comes. (HTTP/2 has GOAWAY for that.)
-fn part_with(response: &mut Response) {
-    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        let close = HeaderValue::from_static("close");
-        response.headers_mut().insert(CONNECTION, close);
+        let chain = self.clone();
+        Box::pin(async move { Ok(chain.answer(request).await) })
     }
 }

@@ -8,7 +8,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use peerage_auth::audit::AuditLog;
@@ -110,7 +109,7 @@ pub async fn start(
         authenticator,
         audit: options.audit.clone(),
         rendering: options.rendering.clone(),
-        draining: AtomicBool::new(false),
+        stop: stop.clone(),
         loops: loops(&metrics),
     });
     let authorized = authorized(&options, &proxy);
@@ -122,6 +121,7 @@ pub async fn start(
     let server_options = ServerOptions {
         drain_timeout: options.drain,
         h2_max_streams: options.max_streams,
+        leaving: stop.clone(),
         metrics: server_metrics,
         ..ServerOptions::default()
     };
@@ -153,7 +153,6 @@ pub async fn start(
     }
     tokio::spawn(say_when_ready(proxy.clone(), address));
     let lives = Lives {
-        shared,
         audit: options.audit,
         delay: options.shutdown_delay,
         serving,
@@ -279,7 +278,6 @@ async fn say_when_ready(proxy: PeerProxy, address: SocketAddr) {
 
 /// What ends in order.
 struct Lives {
-    shared: Arc<Shared>,
     audit: AuditLog,
     delay: Duration,
     serving: CancellationToken,
@@ -292,7 +290,6 @@ impl Lives {
     async fn until(self, stop: CancellationToken) {
         stop.cancelled().await;
         info!("stopping: no longer ready");
-        self.shared.draining.store(true, Ordering::Relaxed);
         tokio::time::sleep(self.delay).await;
         info!("stopping: watches end, open requests are waited for");
         self.serving.cancel();

@@ -5,7 +5,8 @@
 //!
 //! Shutdown: the listener closes first, so that clients connect elsewhere; idle connections are closed, HTTP/2
 //! ones get GOAWAY and HTTP/1.1 answers `Connection: close`; when the time for draining has run out, what is
-//! left is cut off, tunnels included. Readiness and the delay before all this are the caller's.
+//! left is cut off, tunnels included. Readiness and the delay before all this are the caller's, who says when it begins
+//! ([`ServerOptions::leaving`]).
 //!
 //! Invariants: every connection and tunnel is counted; nothing a client does or fails to do keeps
 //! [`Server::serve`] from returning once the drain time is over.
@@ -84,6 +85,10 @@ pub struct ServerOptions {
     pub h2_max_pending_resets: usize,
     /// How long requests and tunnels may go on once shutdown has begun.
     pub drain_timeout: Duration,
+    /// Cancelled when the server is about to shut down: clients of HTTP/1.1 are asked from then on to use another
+    /// connection for their next request, since one that is idle when serving ends may be closed in the moment in
+    /// which a request comes. (HTTP/2 has GOAWAY for that.)
+    pub leaving: CancellationToken,
     /// Counts of what happens.
     pub metrics: ServerMetrics,
 }
@@ -103,6 +108,7 @@ impl Default for ServerOptions {
             h2_stream_window: 256 << 10,
             h2_max_pending_resets: 100,
             drain_timeout: Duration::from_secs(60),
+            leaving: CancellationToken::new(),
             metrics: ServerMetrics::default(),
         }
     }

@@ -217,6 +217,28 @@ async fn a_new_serving_certificate_counts_for_new_connections_and_a_broken_one_d
 }
 
 #[tokio::test]
+async fn a_server_that_is_about_to_leave_answers_and_asks_http_1_1_clients_to_go() {
+    let options = ServerOptions::default();
+    let leaving = options.leaving.clone();
+    let server = plain(options).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let request = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    let mut answer = [0; 4096];
+    let read = timeout(LONG, stream.read(&mut answer)).await.unwrap();
+    let first = String::from_utf8_lossy(&answer[..read.unwrap()]).to_lowercase();
+    assert!(first.starts_with("http/1.1 200") && !first.contains("connection: close"));
+    leaving.cancel();
+    stream.write_all(request).await.unwrap();
+    let mut rest = String::new();
+    let ended = timeout(LONG, stream.read_to_string(&mut rest)).await;
+    ended.unwrap().unwrap();
+    let rest = rest.to_lowercase();
+    assert!(rest.starts_with("http/1.1 200"), "{rest}");
+    assert!(rest.contains("connection: close"), "{rest}");
+}
+
+#[tokio::test]
 async fn shutdown_does_not_wait_for_connections_without_a_request() {
     let ca = Ca::new("ca");
     for tls in [ca.server_tls(), ServerTls::plain()] {

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::StatusCode;
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
+use http::{StatusCode, Version};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -166,6 +166,7 @@ where
             service: self.service.clone(),
             panics: self.options.metrics.panics.clone(),
             max_headers: self.options.max_headers,
+            leaving: self.options.leaving.clone(),
             answers,
         }
     }
@@ -178,6 +179,7 @@ struct Requests<S> {
     service: S,
     panics: Counter,
     max_headers: usize,
+    leaving: CancellationToken,
     answers: Arc<Answers>,
 }
 
@@ -195,13 +197,15 @@ where
         if let Some(refused) = refusal::of(&request, self.max_headers) {
             return Box::pin(async move { Ok(refused.map(|body| in_flight.pace(body))) });
         }
+        let parts = request.version() < Version::HTTP_2;
         let mut request = request.map(body::boxed);
         request.extensions_mut().insert(self.info.clone());
         request.extensions_mut().insert(self.drain.clone());
         let (request, leftover) = Leftover::of(request);
         let answer = self.service.clone().oneshot(request);
         let panics = self.panics.clone();
-        Box::pin(answered(answer, leftover, in_flight, panics))
+        let leaving = parts.then(|| self.leaving.clone());
+        Box::pin(answered(answer, leftover, in_flight, panics, leaving))
     }
 }
 
@@ -211,8 +215,9 @@ async fn answered(
     leftover: Leftover,
     in_flight: InFlight,
     panics: Counter,
+    leaving: Option<CancellationToken>,
 ) -> Result<Response, Infallible> {
-    let response = match AssertUnwindSafe(answer).catch_unwind().await {
+    let mut response = match AssertUnwindSafe(answer).catch_unwind().await {
         Ok(Ok(response)) => response,
         Err(_) => {
             panics.inc();
@@ -220,6 +225,11 @@ async fn answered(
         }
     };
     leftover.discard().await;
+    let leaves = leaving.is_some_and(|leaving| leaving.is_cancelled());
+    if leaves && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
+    }
     Ok(response.map(|body| in_flight.pace(body)))
 }
 
