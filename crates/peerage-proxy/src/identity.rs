@@ -195,8 +195,7 @@ impl Twins {
         if old.is_some_and(|old| old.asked.elapsed() < patience) {
             return same == Some(true);
         }
-        let full = known.len() >= MOST && !known.contains_key(&pair);
-        if !full {
+        if known.len() < MOST || known.contains_key(&pair) {
             let verdict = Verdict {
                 certificate,
                 addresses: addresses.clone(),
@@ -204,6 +203,7 @@ impl Twins {
                 same,
             };
             known.insert(pair.clone(), verdict);
+            drop(known);
             tokio::spawn(compare(shared.clone(), pair, addresses));
         }
         same == Some(true)

@@ -131,7 +131,7 @@ impl Pool {
         loop {
             let mut freed = pin!(self.freed.notified());
             freed.as_mut().enable();
-            {
+            let attempts = {
                 let mut state = self.state();
                 if let Some(lease) = self.take(&mut state, from_id) {
                     return Ok(lease);
@@ -151,8 +151,9 @@ impl Pool {
                     waiting = Some(Waiting(self));
                 }
                 let need = state.waiting;
-                self.grow(&mut state, need);
-            }
+                self.grow(&mut state, need)
+            };
+            attempts.into_iter().for_each(Attempt::start);
             // Waiting in slices: a connection may turn suspect, or be due to be tried again, without a ring.
             let slice = deadline.min(Instant::now() + RETRY_GROWTH);
             if tokio::time::timeout_at(slice, freed).await.is_err() && Instant::now() >= deadline {
@@ -199,25 +200,28 @@ impl Pool {
         })
     }
 
-    /// Opens as many connections as this number of waiting requests needs, not counting those that are about
-    /// to come back.
-    fn grow(self: &Arc<Self>, state: &mut State, need: usize) {
+    /// Counts as many connections as being opened as this number of waiting requests needs, not counting those that
+    /// are about to come back. They are to be started once the state is not locked any more: a runtime that shuts
+    /// down drops a task in the moment in which it is spawned, and with it what locks the state again.
+    #[must_use]
+    fn grow(self: &Arc<Self>, state: &mut State, need: usize) -> Vec<Attempt> {
         let recently = |at: Instant| at.elapsed() < RETRY_GROWTH;
         if state.failed_at.is_some_and(recently) && self.has_hope(state) {
-            return;
+            return Vec::new();
         }
         let wanted = match state.speaks_http2 {
             None => need.min(1),
             Some(true) => need.div_ceil(self.options.max_streams_per_connection.max(1)),
             Some(false) => need.saturating_sub(state.returning),
         };
+        let mut attempts = Vec::new();
         while state.opening < wanted && state.open < self.options.max_connections {
-            let attempt = Attempt::begin(self, state);
-            let pool = self.clone();
-            tokio::spawn(async move { pool.open(attempt).await });
+            attempts.push(Attempt::begin(self, state));
         }
+        attempts
     }
 }
+
 /// Counts a request as waiting.
 struct Waiting<'p>(&'p Arc<Pool>);
 

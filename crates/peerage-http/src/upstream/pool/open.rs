@@ -5,6 +5,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::super::connect::{self, Failure, Http1, Http2, Opened};
@@ -16,24 +17,13 @@ type H1Connection = hyper::client::conn::http1::Connection<connect::Io, crate::B
 type H2Connection =
     hyper::client::conn::http2::Connection<connect::Io, crate::Body, hyper_util::rt::TokioExecutor>;
 
+/// A connection that runs as long as this is polled.
+type Driven = BoxFuture<'static, ()>;
+
 /// How long an HTTP/1.1 connection may need to be ready for its next request.
 const GIVE_BACK: Duration = Duration::from_secs(5);
 
 impl Pool {
-    pub(super) async fn open(self: Arc<Self>, mut attempt: Attempt) {
-        let traffic = Traffic::new();
-        let generation = self.options.tls.generation();
-        let opened = connect::open(&self.options, &traffic, false).await;
-        attempt.done = true;
-        match opened {
-            Ok((opened, certificate)) => {
-                self.state().certificate = certificate;
-                self.add(opened, generation, traffic);
-            }
-            Err(failure) => self.fail(failure),
-        }
-    }
-
     fn fail(&self, failure: Failure) {
         let mut state = self.state();
         state.opening -= 1;
@@ -55,7 +45,7 @@ impl Pool {
         }
         let vitals = Arc::new(Vitals::new(state.next_id, generation, traffic));
         state.next_id += 1;
-        let places = match opened {
+        let (places, driven) = match opened {
             Opened::Http1(sender, connection) => {
                 self.add_http1(&mut state, sender, *connection, vitals)
             }
@@ -65,8 +55,10 @@ impl Pool {
         };
         let places = places.min(state.waiting);
         let need = state.waiting - places;
-        self.grow(&mut state, need);
+        let attempts = self.grow(&mut state, need);
         drop(state);
+        tokio::spawn(driven);
+        attempts.into_iter().for_each(Attempt::start);
         for _ in 0..places {
             self.freed.notify_one();
         }
@@ -78,15 +70,15 @@ impl Pool {
         sender: Http1,
         connection: H1Connection,
         vitals: Arc<Vitals>,
-    ) -> usize {
+    ) -> (usize, Driven) {
         state.speaks_http2 = Some(false);
         state.http1.push(Idle {
             sender,
             vitals: vitals.clone(),
         });
         let pool = self.clone();
-        tokio::spawn(async move { pool.drive(pin!(connection), &vitals).await });
-        1
+        let driven = async move { pool.drive(pin!(connection), &vitals).await };
+        (1, Box::pin(driven))
     }
 
     fn add_http2(
@@ -95,7 +87,7 @@ impl Pool {
         sender: Http2,
         mut connection: H2Connection,
         vitals: Arc<Vitals>,
-    ) -> usize {
+    ) -> (usize, Driven) {
         state.speaks_http2 = Some(true);
         let allowed = connection.current_max_send_streams();
         vitals.allow(allowed);
@@ -104,7 +96,7 @@ impl Pool {
             vitals: vitals.clone(),
         });
         let pool = self.clone();
-        tokio::spawn(async move {
+        let driven = async move {
             let known = vitals.clone();
             let driven = poll_fn(|context| {
                 let polled = Pin::new(&mut connection).poll(context);
@@ -112,8 +104,9 @@ impl Pool {
                 polled
             });
             pool.drive(pin!(driven), &vitals).await;
-        });
-        allowed.min(self.options.max_streams_per_connection)
+        };
+        let places = allowed.min(self.options.max_streams_per_connection);
+        (places, Box::pin(driven))
     }
 
     /// Runs a connection to its end, which comes when it has been idle for long or is not wanted any more.
@@ -195,6 +188,25 @@ impl Attempt {
             done: false,
         }
     }
+
+    /// Opens the connection, in a task of its own.
+    pub(super) fn start(self) {
+        tokio::spawn(async move {
+            let mut attempt = self;
+            let pool = attempt.pool.clone();
+            let traffic = Traffic::new();
+            let generation = pool.options.tls.generation();
+            let opened = connect::open(&pool.options, &traffic, false).await;
+            attempt.done = true;
+            match opened {
+                Ok((opened, certificate)) => {
+                    pool.state().certificate = certificate;
+                    pool.add(opened, generation, traffic);
+                }
+                Err(failure) => pool.fail(failure),
+            }
+        });
+    }
 }
 
 impl Drop for Attempt {
@@ -204,5 +216,26 @@ impl Drop for Attempt {
             state.opening -= 1;
             state.open -= 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{ClientTls, UpstreamOptions};
+
+    #[test]
+    fn an_attempt_that_a_runtime_drops_at_once_is_not_counted_any_more() {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let handle = runtime.handle().clone();
+        drop(runtime);
+        let _shut_down = handle.enter();
+        let options = UpstreamOptions::new("127.0.0.1:1", ClientTls::plain());
+        let pool = Pool::new(Arc::new(options));
+        let attempts = pool.grow(&mut pool.state(), 1);
+        assert_eq!((attempts.len(), pool.stats().opening), (1, 1));
+        attempts.into_iter().for_each(Attempt::start);
+        assert_eq!(pool.stats().opening, 0);
     }
 }
