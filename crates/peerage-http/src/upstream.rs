@@ -1,7 +1,9 @@
 //! Sending requests to one server.
 //!
 //! [`Upstream::send`] takes a request, finds or opens a connection, and returns the answer as soon as its head
-//! is there; the body streams. [`Upstream::upgrade`] uses a connection of its own, since HTTP/2 cannot be
+//! is there; the body streams. To a safe request, the answer that announces a short body comes with the beginning of
+//! that: the client cannot use the head alone, one write to it is cheaper than two, and a server that breaks off
+//! between the two can still be replaced by another. [`Upstream::upgrade`] uses a connection of its own, since HTTP/2 cannot be
 //! upgraded. Which server to ask, what headers identify the user, and what a failure looks like to a client
 //! are the callers' business.
 //!
@@ -17,6 +19,7 @@
 //! Invariants: everything that waits has a limit; dropping a future or a body cancels what it stands for on
 //! the server at once; a body that breaks off is an error for its reader, never a clean end.
 
+mod begun;
 mod connect;
 mod error;
 mod pool;
@@ -29,7 +32,6 @@ use std::time::Duration;
 use http::header::{EXPECT, HOST, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Uri, Version};
-use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use rustls::pki_types::CertificateDer;
 use tokio::time::timeout;
@@ -38,6 +40,7 @@ pub use error::{SendError, Stage};
 pub use same::is_same_server;
 
 use crate::{Body, BoxError, ClientTls, Request, Response, body, hop};
+use begun::{Begun, is_short};
 use connect::Opened;
 use error::{Cause, exchange_cause};
 use pool::{Lease, NoPlace, Place, Pool, Sender};
@@ -291,35 +294,31 @@ impl Upstream {
         let Lease {
             sender, mut place, ..
         } = lease;
-        let limit = self.first_byte_timeout(head);
-        let answered = match sender {
-            Sender::Http2(mut sender) => {
-                let request = self.http2_request(head, body);
-                timeout(limit, sender.try_send_request(request)).await
-            }
-            Sender::Http1(mut sender) => {
-                let request = self.http1_request(head, body);
-                let answered = timeout(limit, sender.try_send_request(request)).await;
-                if matches!(answered, Ok(Ok(_))) {
-                    place.keep(sender);
+        let answer = async {
+            let response = match sender {
+                Sender::Http2(mut sender) => {
+                    let request = self.http2_request(head, body);
+                    sender.try_send_request(request).await?
                 }
-                answered
-            }
+                Sender::Http1(mut sender) => {
+                    let request = self.http1_request(head, body);
+                    let response = sender.try_send_request(request).await?;
+                    place.keep(sender);
+                    response
+                }
+            };
+            let waits = head.method.is_safe() && is_short(&response);
+            Ok(Begun::of(response, waits).await?)
         };
-        match answered {
-            Ok(Ok(response)) => Ok(receive(response, place)),
-            Ok(Err(error)) => Err(self.failed_exchange(error, &place)),
+        match timeout(self.first_byte_timeout(head), answer).await {
+            Ok(Ok(begun)) => Ok(begun.receive(place)),
+            Ok(Err(failed)) => Err(self.failed_exchange(failed, &place)),
             Err(_) => Err(self.error(Cause::FirstByte, None).with_sent(true)),
         }
     }
 
-    fn failed_exchange(
-        &self,
-        mut error: TrySendError<http::Request<Body>>,
-        place: &Place,
-    ) -> SendError {
-        let unsent = error.take_message().is_some();
-        let error = error.into_error();
+    fn failed_exchange(&self, failed: Failed, place: &Place) -> SendError {
+        let Failed { unsent, error } = failed;
         let cause = exchange_cause(&error);
         if matches!(cause, Cause::Closed | Cause::PingTimeout | Cause::GoAway) {
             place.retire();
@@ -387,11 +386,26 @@ fn target(uri: &Uri) -> PathAndQuery {
     uri.path_and_query().cloned().unwrap_or_else(root)
 }
 
-/// The answer, whose place on the connection is free again when its body has been read or dropped.
-fn receive(response: http::Response<Incoming>, place: Place) -> Response {
-    let (mut head, incoming) = response.into_parts();
-    head.version = Version::HTTP_11;
-    Response::from_parts(head, body::guarded(body::boxed(incoming), place))
+/// An exchange that did not come to an answer.
+struct Failed {
+    /// Whether nothing of the request was sent.
+    unsent: bool,
+    error: hyper::Error,
+}
+
+impl From<TrySendError<Request>> for Failed {
+    fn from(mut error: TrySendError<Request>) -> Self {
+        let unsent = error.take_message().is_some();
+        let error = error.into_error();
+        Self { unsent, error }
+    }
+}
+
+impl From<hyper::Error> for Failed {
+    fn from(error: hyper::Error) -> Self {
+        let unsent = false;
+        Self { unsent, error }
+    }
 }
 
 /// Keeps the sender of an upgraded connection while its answer is read.

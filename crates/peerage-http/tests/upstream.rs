@@ -191,6 +191,20 @@ async fn a_body_that_breaks_off_is_an_error_and_no_clean_end() {
 }
 
 #[tokio::test]
+async fn a_short_answer_that_breaks_off_before_its_body_is_none_to_a_safe_request() {
+    let address = raw_server(&["HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n"]).await;
+    let upstream = upstream(address, ClientTls::plain());
+    let mut error = upstream.send(get("/")).await.unwrap_err();
+    assert_eq!((error.reason(), error.stage()), ("closed", Stage::Response));
+    assert!(error.take_request().is_some());
+    let mut create = get("/");
+    *create.method_mut() = http::Method::POST;
+    let mut response = upstream.send(create).await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert!(matches!(response.frame().await, Some(Err(_))));
+}
+
+#[tokio::test]
 async fn a_client_that_goes_takes_the_upstream_stream_with_it() {
     struct Gone(tokio::sync::mpsc::UnboundedSender<()>);
     impl Drop for Gone {

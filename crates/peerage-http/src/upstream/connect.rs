@@ -8,7 +8,7 @@ use std::time::Duration;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::CertificateDer;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -139,6 +139,8 @@ async fn secure(
             certificate: None,
         });
     };
+    // rustls asks for 4 KiB at a time, which for a long list are four system calls for each TLS record.
+    let tcp = BufReader::with_capacity(READ, tcp);
     let handshake = TlsConnector::from(config).connect(name, tcp);
     match timeout(options.handshake_timeout, handshake).await {
         Err(_) => Err(Failure::timed_out(Cause::TlsTimeout)),
@@ -190,6 +192,9 @@ async fn open_http2(
     let _ = timeout(SETTINGS_WAIT, traffic.acknowledged.notified()).await;
     Ok(Opened::Http2(sender, connection))
 }
+
+/// Bytes that are read from a server at once: two TLS records.
+const READ: usize = 32 << 10;
 
 /// How long a new connection waits for the number of streams it may carry.
 const SETTINGS_WAIT: Duration = Duration::from_millis(500);
