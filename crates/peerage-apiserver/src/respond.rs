@@ -5,8 +5,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::Stream;
 use http::header::{
-    ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT,
-    VARY,
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue,
+    RETRY_AFTER, USER_AGENT, VARY,
 };
 use http::{HeaderMap, StatusCode};
 use http_body::Frame;
@@ -21,8 +21,8 @@ use std::io::Write as _;
 
 use crate::error::ApiError;
 
-/// Smallest body that is compressed (kube-apiserver: 128 KiB).
-const GZIP_MIN: usize = 128 << 10;
+/// Largest body that is not compressed (kube-apiserver: 128 KiB).
+const GZIP_BEYOND: usize = 128 << 10;
 /// gzip level; kube-apiserver takes 1 as well.
 const GZIP_LEVEL: u32 = 1;
 
@@ -125,7 +125,7 @@ impl Respond {
 
     fn bytes(&self, code: StatusCode, bytes: Bytes) -> Response {
         let content_type = self.encoding.media.content_type();
-        if !self.gzip || bytes.len() < GZIP_MIN {
+        if !self.gzip || bytes.len() <= GZIP_BEYOND {
             return respond(code, content_type, bytes);
         }
         let mut response = respond(
@@ -163,18 +163,11 @@ fn user_agent(headers: &HeaderMap) -> Option<&str> {
 }
 
 fn accepts_gzip(headers: &HeaderMap) -> bool {
-    let values = headers
-        .get_all(http::header::ACCEPT_ENCODING)
-        .iter()
-        .filter_map(|v| v.to_str().ok());
-    values.flat_map(|v| v.split(',')).any(|coding| {
-        let mut parts = coding.split(';').map(str::trim);
-        let refused = |p: &str| {
-            let weight = p.strip_prefix("q=").and_then(|q| q.parse::<f32>().ok());
-            weight.is_some_and(|q| q <= 0.0)
-        };
-        parts.next() == Some("gzip") && !parts.any(refused)
-    })
+    media::takes_gzip(
+        headers
+            .get(ACCEPT_ENCODING)
+            .and_then(|value| value.to_str().ok()),
+    )
 }
 
 /// An answer of that type.

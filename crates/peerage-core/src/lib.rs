@@ -50,6 +50,6 @@ pub use status::{GroupKind, GroupResource, PlainError, Status, StatusCause, Stat
 pub use user::User;
 pub use version::{GroupVersion, compare_versions};
 pub use view::{
-    Documents, LocalApis, Lookup, Millis, Peer, PeerState, PeerView, Readiness, Rendered, Standing,
-    ViewInputs, ViewScope,
+    DocumentForm, Documents, LocalApis, Lookup, Millis, Peer, PeerState, PeerView, Readiness,
+    Rendered, Standing, ViewInputs, ViewScope,
 };

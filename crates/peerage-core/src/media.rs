@@ -141,6 +141,25 @@ pub fn is_pretty(query: &Query<'_>, user_agent: Option<&str>) -> bool {
     }
 }
 
+/// Whether the client takes gzip, by kube-apiserver's rule for objects and discovery: the bare word, without a weight.
+#[must_use]
+pub fn takes_gzip(accept_encoding: Option<&str>) -> bool {
+    let mut codings = accept_encoding.unwrap_or_default().split(',');
+    codings.any(|coding| coding.trim() == "gzip")
+}
+
+/// The same by the rule of OpenAPI's handler, which looks at weights (RFC 9110 section 12.4.2).
+#[must_use]
+pub fn weighs_gzip(accept_encoding: Option<&str>) -> bool {
+    let mut codings = accept_encoding.unwrap_or_default().split(',');
+    codings.any(|coding| {
+        let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
+        let weight = parameters.trim().strip_prefix("q=");
+        let weight = weight.map_or(Some(1.0), |weight| weight.trim().parse::<f64>().ok());
+        name.trim().eq_ignore_ascii_case("gzip") && weight.is_some_and(|weight| weight > 0.0)
+    })
+}
+
 /// Whether the client takes JSON from a handler that writes nothing else. It is OpenAPI's rule, which looks at types
 /// alone and not at their quality.
 #[must_use]

@@ -17,7 +17,7 @@ use apis::{Apis, Part, Role, Whole};
 
 pub use documents::Documents;
 pub use peer::{Millis, Peer, PeerState, Readiness, Standing};
-pub use render::{Lookup, Rendered};
+pub use render::{DocumentForm, Lookup, Rendered};
 
 use crate::discovery::{ApiGroupDiscovery, ApiGroupDiscoveryList, DiscoveryVersion};
 use crate::exclusion::Exclusions;

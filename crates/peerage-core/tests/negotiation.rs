@@ -5,7 +5,7 @@
 use peerage_core::media::{
     Convert, DiscoveryDocument, DiscoveryOffer, DiscoveryPath, Encoding, Endpoint, Media,
     MetaVersion, NotAcceptable, body_type, is_pretty, negotiate_discovery, negotiate_resource,
-    negotiate_status, patch_type, takes_json,
+    negotiate_status, patch_type, takes_gzip, takes_json, weighs_gzip,
 };
 use peerage_core::{Query, Status, StatusDetails};
 use proptest::prelude::*;
@@ -408,4 +408,28 @@ fn openapi_is_json_for_whoever_does_not_rule_it_out() {
     ];
     assert!(yes.into_iter().all(takes_json));
     assert!(!no.into_iter().any(takes_json));
+}
+
+#[test]
+fn gzip_is_taken_by_the_rule_of_whoever_makes_the_document() {
+    for (accept_encoding, bare, weighed) in [
+        (None, false, false),
+        (Some(""), false, false),
+        (Some("gzip"), true, true),
+        (Some("deflate, gzip ,br"), true, true),
+        (Some("gzip;q=1.0"), false, true),
+        (Some("gzip; q=0.5"), false, true),
+        (Some("gzip;q=0"), false, false),
+        (Some("GZIP"), false, true),
+        (Some("x-gzip"), false, false),
+        (Some("*"), false, false),
+        (Some("gzip;q=x"), false, false),
+        (Some("identity"), false, false),
+    ] {
+        assert_eq!(
+            (takes_gzip(accept_encoding), weighs_gzip(accept_encoding)),
+            (bare, weighed),
+            "{accept_encoding:?}"
+        );
+    }
 }

@@ -1,8 +1,7 @@
 //! Answering discovery: aggregated and legacy documents, of all servers or of this one alone.
 //!
 //! Documents, tags and merging are the view's, the choice among them `peerage_core::media`'s; here they become
-//! answers with the header fields that kube-apiserver's aggregated discovery gives them. Compressing is left to
-//! whoever is around the proxy.
+//! answers with the header fields that kube-apiserver's aggregated discovery gives them, compressed as it does (`gzip`).
 //!
 //! Differs: kube-apiserver merges nothing but the aggregated document of `/apis`.
 //!
@@ -12,6 +11,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH,
     USER_AGENT, VARY,
@@ -22,14 +22,14 @@ use peerage_core::media::{
     self, DiscoveryAccept, DiscoveryDocument, DiscoveryOffer, DiscoveryPath, Media,
     negotiate_discovery,
 };
-use peerage_core::{Lookup, PeerView, Rendered, Status, ViewScope, etag};
+use peerage_core::{DocumentForm, Lookup, PeerView, Rendered, Status, ViewScope, etag};
 use peerage_http::{Request, Response, body};
 
 use crate::answer::{Form, text};
 use crate::error::ProxyError;
-use crate::headers;
 use crate::render::indent;
 use crate::service::Call;
+use crate::{gzip, headers};
 
 /// A discovery path with what is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,17 +205,22 @@ fn respond(
         return response;
     }
     let pretty = accept.pretty || media::is_pretty(&call.info.query(), text(headers, USER_AGENT));
-    let (content_type, bytes) = encode(call, accept, rendered, pretty);
-    let length = HeaderValue::from(bytes.len());
+    let gzip = gzip::takes_discovery(headers);
+    let encoded = encode(call, accept, rendered, pretty, gzip);
+    let length = HeaderValue::from(encoded.bytes.len());
     let mut response = Response::new(if request.method() == Method::HEAD {
         body::empty()
     } else {
-        body::full(bytes)
+        body::full(encoded.bytes)
     });
     mark(&mut response, tag);
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(encoded.content_type));
     headers.insert(CONTENT_LENGTH, length);
+    if encoded.gzip {
+        gzip::mark(headers);
+        gzip::vary(headers);
+    }
     response
 }
 
@@ -232,42 +237,66 @@ fn mark(response: &mut Response, tag: Option<&str>) {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("public"));
 }
 
+/// A document in the form that it is sent in.
+struct Encoded {
+    content_type: &'static str,
+    bytes: Bytes,
+    gzip: bool,
+}
+
 fn encode(
     call: &Call,
     accept: &DiscoveryAccept,
     rendered: &Rendered,
     pretty: bool,
-) -> (&'static str, bytes::Bytes) {
-    if accept.media == Media::Yaml
-        && let Some(yaml) = call.shared.options.rendering.yaml.write(&rendered.bytes)
-    {
-        return (accept.content_type(), yaml.into());
-    }
-    if accept.media == Media::Protobuf
-        && let Some(bytes) = rendered.protobuf()
-    {
-        let bytes = bytes::Bytes::from_owner(Shared(bytes.clone()));
-        return (accept.content_type(), bytes);
-    }
+    gzip: bool,
+) -> Encoded {
     let json = DiscoveryAccept {
         media: Media::Json,
         ..*accept
     };
-    let bytes = if pretty {
-        indent(&rendered.bytes).into()
-    } else {
-        bytes::Bytes::from_owner(Shared(rendered.bytes.clone()))
+    let (form, content_type) = match accept.media {
+        Media::Yaml => (DocumentForm::Yaml, accept.content_type()),
+        Media::Protobuf if rendered.protobuf().is_some() => {
+            (DocumentForm::Protobuf, accept.content_type())
+        }
+        _ if pretty => (DocumentForm::Indented, json.content_type()),
+        _ => (DocumentForm::Json, json.content_type()),
     };
-    (json.content_type(), bytes)
+    let pack = || gzip::discovery(&write(call, rendered, form)?);
+    let packed = gzip.then(|| rendered.packed(form, pack)).flatten();
+    if let Some(packed) = packed {
+        return Encoded {
+            content_type,
+            bytes: share(packed),
+            gzip: true,
+        };
+    }
+    let (content_type, bytes) = match write(call, rendered, form) {
+        Some(bytes) => (content_type, bytes),
+        None => (json.content_type(), share(&rendered.bytes)),
+    };
+    Encoded {
+        content_type,
+        bytes,
+        gzip: false,
+    }
 }
 
-/// Rendered bytes that an answer shares instead of copying.
-struct Shared(Arc<[u8]>);
-
-impl AsRef<[u8]> for Shared {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
+fn write(call: &Call, rendered: &Rendered, form: DocumentForm) -> Option<Bytes> {
+    match form {
+        DocumentForm::Json => Some(share(&rendered.bytes)),
+        DocumentForm::Indented => Some(indent(&rendered.bytes).into()),
+        DocumentForm::Protobuf => rendered.protobuf().map(share),
+        DocumentForm::Yaml => {
+            let yaml = call.shared.options.rendering.yaml.write(&rendered.bytes);
+            yaml.map(Into::into)
+        }
     }
+}
+
+fn share(bytes: &Arc<[u8]>) -> Bytes {
+    Bytes::from_owner(bytes.clone())
 }
 
 fn count(

@@ -56,6 +56,7 @@ mod discovery;
 mod error;
 mod forward;
 mod front;
+mod gzip;
 pub mod headers;
 mod health;
 mod identity;

@@ -47,7 +47,7 @@ pub mod program;
 pub use apiserver::{Apiserver, ApiserverSpec, KubeApiserver};
 pub use clients::{Follower, LIBRARIES, Library};
 pub use controllers::ControllerManager;
-pub use etcd::{Etcd, EtcdSpec};
+pub use etcd::{Etcd, EtcdCluster, EtcdSpec};
 pub use gateway::{Gateway, GatewaySpec, RunningGateway};
 pub use ours::{PeerageApiserver, PeerageStore};
 pub use plane::{Backend, ControlPlane, Lent, Logs, Shared};

@@ -79,7 +79,7 @@ pub const NEWEST_ONLY: Kind = Kind {
 pub struct Plan {
     /// The executable of the servers.
     pub executable: PathBuf,
-    /// The store's URL.
+    /// The store's URL, or several of one store with commas between them.
     pub store: String,
     /// Decides everything that is left to chance.
     pub seed: u64,
@@ -126,6 +126,11 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// How many requests were answered as they should be.
+    pub fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
     /// How many requests were told to come again.
     pub fn told_to_wait(&self) -> u64 {
         self.told_to_wait.load(Ordering::Relaxed)

@@ -13,6 +13,21 @@ pub struct Rendered {
     pub etag: Option<Arc<str>>,
     /// Written when it is first asked for.
     protobuf: OnceLock<Option<Arc<[u8]>>>,
+    /// Compressed, by form. Made when it is first asked for.
+    packed: [OnceLock<Option<Arc<[u8]>>>; 4],
+}
+
+/// The forms that a document is sent in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DocumentForm {
+    /// JSON as it is kept.
+    Json,
+    /// JSON for people.
+    Indented,
+    /// YAML.
+    Yaml,
+    /// Kubernetes' protobuf.
+    Protobuf,
 }
 
 impl PartialEq for Rendered {
@@ -29,6 +44,7 @@ impl Rendered {
             bytes: bytes.into(),
             etag: None,
             protobuf: OnceLock::new(),
+            packed: Default::default(),
         }
     }
 
@@ -44,6 +60,16 @@ impl Rendered {
     pub fn protobuf(&self) -> Option<&Arc<[u8]>> {
         let write = || protobuf::from_json(&self.bytes).map(Into::into);
         self.protobuf.get_or_init(write).as_ref()
+    }
+
+    /// The document in one of its forms, compressed by `pack` the first time that somebody asks; `None` if that would
+    /// not.
+    pub fn packed(
+        &self,
+        form: DocumentForm,
+        pack: impl FnOnce() -> Option<Arc<[u8]>>,
+    ) -> Option<&Arc<[u8]>> {
+        self.packed[form as usize].get_or_init(pack).as_ref()
     }
 }
 

@@ -45,6 +45,9 @@ const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
 /// The largest answer, as etcd's own client has it.
 const MAX_MESSAGE: usize = i32::MAX as usize;
 
+/// Has etcd end a stream whose member knows no leader.
+const REQUIRE_LEADER: &str = "hasleader";
+
 /// The connections to a store's endpoints.
 pub(super) struct Connections {
     channels: Vec<Channel>,
@@ -146,6 +149,9 @@ impl Connections {
         A: prost::Message + Default + 'static,
     {
         let mut request = Request::new(messages);
+        // Of a member that is cut off from the others nothing more would be heard, and nothing would tell.
+        let wanted = AsciiMetadataValue::from_static("true");
+        request.metadata_mut().insert(REQUIRE_LEADER, wanted);
         let token = self.authorize(&mut request, endpoint).await?;
         let started = start_stream(self.grpc(endpoint), path, request).await;
         if let Err(status) = &started {

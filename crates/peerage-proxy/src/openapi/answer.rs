@@ -19,6 +19,7 @@ use super::{Elsewhere, INDEX, v2};
 use crate::answer::Form;
 use crate::error::ProxyError;
 use crate::forward::Why;
+use crate::gzip;
 use crate::peer::Peer;
 use crate::service::Call;
 
@@ -174,16 +175,35 @@ fn tags(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 
 fn version_2_of(headers: &HeaderMap, method: &Method, merged: v2::Merged) -> Response {
     let mut head = head("application/json");
-    let vary = HeaderValue::from_static("Accept-Encoding, Accept");
-    head.headers.insert(VARY, vary);
+    gzip::vary(&mut head.headers);
+    head.headers
+        .append(VARY, HeaderValue::from_static("Accept"));
     let fits = tags(headers).any(|it| names(it, &merged.etag));
-    head.headers.insert(ETAG, merged.etag);
+    head.headers.insert(ETAG, merged.etag.clone());
     if fits {
         head.status = StatusCode::NOT_MODIFIED;
         head.headers.remove(CONTENT_TYPE);
         return rebuilt(head, Bytes::new(), true);
     }
-    rebuilt(head, merged.bytes, method == Method::HEAD)
+    whole_version_2(
+        head,
+        merged,
+        gzip::takes_openapi(headers),
+        method == Method::HEAD,
+    )
+}
+
+fn whole_version_2(
+    mut head: http::response::Parts,
+    merged: v2::Merged,
+    gzip: bool,
+    head_only: bool,
+) -> Response {
+    let Some(packed) = merged.packed.filter(|_| gzip) else {
+        return rebuilt(head, merged.bytes, head_only);
+    };
+    gzip::mark(&mut head.headers);
+    rebuilt(head, Bytes::from_owner(packed), head_only)
 }
 
 /// Whether what the client has is this, weakly compared (RFC 9110 section 13.1.2), as kube-apiserver's OpenAPI does.
@@ -229,7 +249,7 @@ async fn version_2(
         head.status = StatusCode::NOT_MODIFIED;
         return Ok(rebuilt(head, Bytes::new(), true));
     }
-    Ok(rebuilt(head, merged.bytes, whole.head_only))
+    Ok(whole_version_2(head, merged, whole.gzip, whole.head_only))
 }
 
 /// The peers that a request can be sent to now.
@@ -248,11 +268,13 @@ struct Whole {
     request: Request,
     if_none_match: Option<HeaderValue>,
     head_only: bool,
+    gzip: bool,
 }
 
 impl Whole {
     fn of(mut request: Request) -> Whole {
         let head_only = request.method() == Method::HEAD;
+        let gzip = gzip::takes_openapi(request.headers());
         *request.method_mut() = Method::GET;
         let headers = request.headers_mut();
         let if_none_match = headers.remove(IF_NONE_MATCH);
@@ -269,6 +291,7 @@ impl Whole {
             request,
             if_none_match,
             head_only,
+            gzip,
         }
     }
 }

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
+use crate::gzip;
 use crate::peer::Peer;
 use crate::poll::{Fetch, Fetched, fetch, what};
 use crate::shared::Shared;
@@ -33,6 +34,8 @@ const DEADLINE: Duration = Duration::from_secs(20);
 pub(crate) struct Merged {
     pub(crate) bytes: Bytes,
     pub(crate) etag: HeaderValue,
+    /// The same bytes, compressed.
+    pub(crate) packed: Option<Arc<[u8]>>,
     /// Whether everybody who was asked answered.
     complete: bool,
 }
@@ -124,14 +127,15 @@ async fn build(shared: &Shared, local: Option<Bytes>, peers: Vec<Arc<Peer>>) -> 
     let merge = tokio::task::spawn_blocking(move || {
         let bytes = merge(&documents)?;
         let etag = HeaderValue::from_str(&peerage_core::etag::etag_of(&bytes)).ok()?;
-        Some((bytes, etag))
+        let packed = gzip::openapi(&bytes);
+        Some(Merged {
+            bytes,
+            etag,
+            packed,
+            complete,
+        })
     });
-    let (bytes, etag) = merge.await.ok()??;
-    Some(Merged {
-        bytes,
-        etag,
-        complete,
-    })
+    merge.await.ok()?
 }
 
 async fn read(shared: &Shared, own_id: &str, peer: &Peer) -> Option<Bytes> {

@@ -1,4 +1,4 @@
-//! A real etcd with one member, on loopback, its data in a directory of the test's.
+//! A real etcd on loopback, its data in a directory of the test's: one member, or several ([`EtcdCluster`]).
 //!
 //! Flushing to the disk is off: tests kill the process and not the machine, and what a process has written is there
 //! after it.
@@ -6,8 +6,10 @@
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
 
 use super::ports;
 use super::program::Program;
@@ -77,6 +79,16 @@ impl Etcd {
         revision.parse().unwrap()
     }
 
+    /// Whether it leads the members of its cluster, and says so at once.
+    async fn leads(&self) -> bool {
+        let nothing = json!({});
+        let status = self.call("/v3/maintenance/status", &nothing);
+        let status = timeout(Duration::from_secs(2), status).await;
+        let status = status.ok().and_then(Result::ok).unwrap_or_default();
+        let own = &status["header"]["member_id"];
+        own.is_string() && status["leader"] == *own
+    }
+
     /// Forgets what was before a revision.
     pub async fn compact(&self, revision: i64) {
         let body = json!({"revision": revision.to_string(), "physical": true});
@@ -119,51 +131,72 @@ impl EtcdSpec {
     }
 
     /// Starts it; it is ready when this returns.
-    pub async fn start(self, pki: &Pki, directory: &Path) -> Etcd {
-        let program = Program::Etcd(&self.version).executable().await;
-        let (client, metrics) = (ports::free(), ports::free());
-        let daemon = DaemonSpec {
-            name: format!("etcd-{}", client.port()),
-            program,
-            args: self.arguments(pki, directory, client, metrics),
-            hostname: None,
-            directory: directory.to_owned(),
-            ready: Ready::Http(metrics, "/health"),
-        };
-        let etcd = Etcd {
-            daemon: Daemon::start(daemon).await,
-            client,
-            pki: pki.clone(),
-            spec: self,
-        };
+    pub async fn start(mut self, pki: &Pki, directory: &Path) -> Etcd {
+        // It is the only member: nobody else's election has to be waited for.
+        let quick = ["--heartbeat-interval=20", "--election-timeout=100"];
+        self.flags.splice(0..0, quick.map(str::to_owned));
+        let member = Member::new();
+        let cluster = member.in_cluster();
+        let etcd = self.start_member(pki, directory, member, &cluster).await;
         if let Some(password) = etcd.spec.password.clone() {
             etcd.require_password(&password).await;
         }
         etcd
     }
 
+    /// Starts several members; they are one cluster, and ready, when this returns.
+    pub async fn start_cluster(self, members: usize, pki: &Pki, directory: &Path) -> EtcdCluster {
+        let members: Vec<_> = (0..members).map(|_| Member::new()).collect();
+        let cluster: Vec<_> = members.iter().map(Member::in_cluster).collect();
+        let cluster = cluster.join(",");
+        let start = |member| self.clone().start_member(pki, directory, member, &cluster);
+        EtcdCluster {
+            members: futures::future::join_all(members.into_iter().map(start)).await,
+        }
+    }
+
+    async fn start_member(
+        self,
+        pki: &Pki,
+        directory: &Path,
+        member: Member,
+        cluster: &str,
+    ) -> Etcd {
+        let daemon = DaemonSpec {
+            name: member.name(),
+            program: Program::Etcd(&self.version).executable().await,
+            args: self.arguments(pki, directory, &member, cluster),
+            hostname: None,
+            directory: directory.to_owned(),
+            ready: Ready::Http(member.metrics, "/health"),
+        };
+        Etcd {
+            daemon: Daemon::start(daemon).await,
+            client: member.client,
+            pki: pki.clone(),
+            spec: self,
+        }
+    }
+
     fn arguments(
         &self,
         pki: &Pki,
         directory: &Path,
-        client: SocketAddr,
-        metrics: SocketAddr,
+        member: &Member,
+        cluster: &str,
     ) -> Vec<String> {
         let scheme = if self.tls { "https" } else { "http" };
-        let data = directory.join(format!("etcd-{}", client.port()));
-        let peer = ports::free();
+        let (name, client, peer) = (member.name(), member.client, member.peer);
+        let data = directory.join(&name);
         let mut args = vec![
-            "--name=etcd".to_owned(),
+            format!("--name={name}"),
             format!("--data-dir={}", data.display()),
             format!("--listen-client-urls={scheme}://{client}"),
             format!("--advertise-client-urls={scheme}://{client}"),
             format!("--listen-peer-urls=http://{peer}"),
             format!("--initial-advertise-peer-urls=http://{peer}"),
-            format!("--initial-cluster=etcd=http://{peer}"),
-            format!("--listen-metrics-urls=http://{metrics}"),
-            // It is the only member: nobody else's election has to be waited for.
-            "--heartbeat-interval=20".to_owned(),
-            "--election-timeout=100".to_owned(),
+            format!("--initial-cluster={cluster}"),
+            format!("--listen-metrics-urls=http://{}", member.metrics),
             "--log-level=error".to_owned(),
             "--unsafe-no-fsync".to_owned(),
         ];
@@ -176,6 +209,66 @@ impl EtcdSpec {
         }
         args.extend(self.flags.iter().cloned());
         args
+    }
+}
+
+/// Where one member is.
+struct Member {
+    client: SocketAddr,
+    peer: SocketAddr,
+    metrics: SocketAddr,
+}
+
+impl Member {
+    fn new() -> Self {
+        Self {
+            client: ports::free(),
+            peer: ports::free(),
+            metrics: ports::free(),
+        }
+    }
+
+    fn name(&self) -> String {
+        format!("etcd-{}", self.client.port())
+    }
+
+    /// What `--initial-cluster` says of it.
+    fn in_cluster(&self) -> String {
+        format!("{}=http://{}", self.name(), self.peer)
+    }
+}
+
+/// Several members of one etcd.
+pub struct EtcdCluster {
+    members: Vec<Etcd>,
+}
+
+impl EtcdCluster {
+    /// `--etcd-servers`: all members.
+    pub fn urls(&self) -> String {
+        let urls: Vec<_> = self.members.iter().map(Etcd::url).collect();
+        urls.join(",")
+    }
+
+    /// All members.
+    pub fn members(&self) -> &[Etcd] {
+        &self.members
+    }
+
+    /// The member that leads, as those say that answer; waits until one does.
+    pub async fn leader(&self) -> &Etcd {
+        let found = async {
+            loop {
+                for member in self.members.iter().filter(|it| it.id().is_some()) {
+                    if member.leads().await {
+                        return member;
+                    }
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let found = timeout(Duration::from_secs(30), found).await;
+        found.expect("the etcd has a leader")
     }
 }
 

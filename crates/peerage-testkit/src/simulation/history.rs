@@ -68,7 +68,9 @@ pub struct History {
 impl History {
     /// From now on.
     pub async fn follow(url: &str) -> Self {
-        let store = EtcdStore::connect(EtcdOptions::new([url])).await.unwrap();
+        let store = EtcdStore::connect(EtcdOptions::new(url.split(',')))
+            .await
+            .unwrap();
         let store = Arc::new(store);
         let truth = Arc::new(Mutex::new(Truth::default()));
         let start = store.current_revision().await.unwrap() + 1;

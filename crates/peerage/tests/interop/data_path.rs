@@ -1,16 +1,17 @@
 //! The way of requests and answers through a gateway: streams, compression, large events, clients that go or stop
 //! reading. What servers do to it while they fail is in `data_path/failures.rs`.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use peerage_testkit::cluster::until;
-use peerage_testkit::kube::{Apiserver, RunningGateway};
+use peerage_testkit::kube::{Apiserver, Gateway, Lent, RunningGateway};
 use peerage_testkit::wire::Outgoing;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::gateway::{GATEWAYS, NEWER_ONLY};
+use crate::gateway::{GATEWAYS, Gateways, NEWER_ONLY};
 
 mod failures;
 
@@ -229,12 +230,26 @@ async fn watches(server: &Apiserver, resource: &str) -> u64 {
     )
 }
 
+/// A gateway of a test's own beside the older server.
+async fn own_gateway(flags: &[&str]) -> (Lent<'static, Gateways>, RunningGateway) {
+    let gateways = GATEWAYS.get().await;
+    let plane = &gateways.plane;
+    let spec = Gateway::beside(plane.server("older")).flags(flags);
+    let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
+    let gateway = spec.start(executable, plane.pki(), plane.directory()).await;
+    (gateways, gateway)
+}
+
+/// Requests, watches and tunnels that a gateway has on servers.
+async fn streams(gateway: &RunningGateway) -> u64 {
+    sum(&gateway.own_metrics().await, "peerage_peer_streams{")
+}
+
 /// B79: however clients go, their watches go with them, on the server too.
 #[tokio::test]
 async fn clients_that_go_take_their_watches_with_them() {
-    let gateways = GATEWAYS.get().await;
+    let (gateways, gateway) = own_gateway(&[]).await;
     let older = gateways.plane.server("older");
-    let gateway = &gateways.sidecar;
     let watch = Outgoing::new("GET", "/api/v1/podtemplates?watch=true");
     for (how, http2) in [("FIN", false), ("RST", false), ("a reset stream", true)] {
         let (mut closing, mut resetting) = (Vec::new(), Vec::new());
@@ -251,21 +266,52 @@ async fn clients_that_go_take_their_watches_with_them() {
             watches(older, "podtemplates").await == open
         })
         .await;
+        assert_eq!(streams(&gateway).await, open);
         let started = Instant::now();
         drop(resetting);
         match how {
             "RST" => closing.into_iter().for_each(|body| body.reset()),
             _ => drop(closing),
         }
+        while streams(&gateway).await > 0 {
+            assert!(started.elapsed() < Duration::from_secs(30), "{how}");
+        }
+        let gateways = started.elapsed();
         until("the server has none", async || {
             watches(older, "podtemplates").await == 0
         })
         .await;
-        let took = started.elapsed();
-        eprintln!("{how}: {open} watches were let go of within {took:?}");
-        // A second, and what it takes a busy server to say so.
-        assert!(took < Duration::from_secs(3), "{how}: {took:?}");
+        let servers = started.elapsed();
+        eprintln!(
+            "measured: {how}: {open} watches were let go of within {gateways:?}, the server said so after {servers:?}"
+        );
+        assert!(gateways < Duration::from_secs(1), "{how}: {gateways:?}");
+        // And what it takes a busy server to say so.
+        assert!(servers < Duration::from_secs(3), "{how}: {servers:?}");
     }
+}
+
+#[tokio::test]
+async fn a_client_has_as_many_streams_on_a_connection_as_it_is_given() {
+    let (_gateways, gateway) = own_gateway(&["--http2-max-streams-per-connection=7"]).await;
+    let watch = Outgoing::new("GET", "/api/v1/podtemplates?watch=true");
+    let connection = gateway.multiplexed("admin").await;
+    let mut open = Vec::new();
+    for _ in 0..7 {
+        open.push(connection.open(&watch).await.unwrap().1);
+    }
+    // What is one too many waits until another has ended.
+    let mut eighth = std::pin::pin!(connection.open(&watch));
+    let early = timeout(Duration::from_millis(500), eighth.as_mut());
+    assert!(early.await.is_err(), "an eighth stream was opened");
+    assert_eq!(streams(&gateway).await, 7);
+    // Other connections have their own.
+    let other = gateway.multiplexed("admin").await;
+    let other = other.open(&watch).await.unwrap().1;
+    open.pop();
+    let late = timeout(Duration::from_secs(5), eighth).await;
+    assert_eq!(late.unwrap().unwrap().0.status, 200);
+    drop(other);
 }
 
 /// B92, B93: hundreds of megabytes for clients that do not read them stay where they are.

@@ -1,6 +1,7 @@
 //! Discovery and OpenAPI through `peerage gateway`: what the newer server would answer if it were alone, shown to those
 //! only whom the servers let read it.
 
+mod compression;
 mod nonsense;
 
 use std::path::Path;

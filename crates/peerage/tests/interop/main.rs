@@ -13,6 +13,7 @@
 //! | `discovery` | that a gateway's discovery and OpenAPI are what the newer server's would be, and whose they are to read |
 //! | `etcd_access` | how a real etcd lets in, and how `peerage apiserver` gets in |
 //! | `etcd_faults` | that on a real etcd nothing is lost whatever happens to that, and who compacts it |
+//! | `etcd_members` | that with several members nothing is lost, and all goes on, whichever of them is away |
 //! | `fidelity` | that a real kube-apiserver and `peerage apiserver` on one etcd take each other for peers |
 //! | `gateway` | that clients of a gateway get what any server behind it can do |
 //! | `identity` | that servers behind a gateway take each client for whom they take it without, whatever it sends |
@@ -35,6 +36,7 @@ mod data_path;
 mod discovery;
 mod etcd_access;
 mod etcd_faults;
+mod etcd_members;
 mod fidelity;
 mod gateway;
 mod identity;

@@ -1,0 +1,190 @@
+//! An etcd of three members, of which one after the other is killed, stopped and paused, also the leader: `peerage
+//! apiserver` goes on meanwhile, nothing that was acknowledged is lost, and no watch has a gap. And a gateway that learns of
+//! servers from it.
+//!
+//! What has to hold is `peerage_testkit::simulation`'s head. `PEERAGE_SEED` repeats a run that failed.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use peerage_testkit::cluster::until;
+use peerage_testkit::kube::{Apiserver, Etcd, EtcdCluster, Gateway, RunningGateway};
+use peerage_testkit::pki::Pki;
+use peerage_testkit::simulation::{self, Plan, traffic};
+use rand::RngExt as _;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom as _;
+
+use crate::versions;
+
+const PEERAGE: &str = env!("CARGO_BIN_EXE_peerage");
+
+/// What happens to a member.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    Kill,
+    Stop,
+    Pause,
+}
+
+/// Which one.
+#[derive(Debug, Clone, Copy)]
+enum Who {
+    Leader,
+    Another,
+}
+
+async fn choose<'e>(etcd: &'e EtcdCluster, who: Who, random: &mut StdRng) -> &'e Etcd {
+    let leader = etcd.leader().await;
+    match who {
+        Who::Leader => leader,
+        Who::Another => {
+            let others = etcd.members().iter();
+            let others: Vec<_> = others
+                .filter(|it| it.address() != leader.address())
+                .collect();
+            others[random.random_range(0..others.len())]
+        }
+    }
+}
+
+/// One member is away, until clients have got on without it.
+async fn disturb(
+    etcd: &EtcdCluster,
+    fault: Fault,
+    who: Who,
+    shared: &simulation::Shared,
+    random: &mut StdRng,
+) {
+    let member = choose(etcd, who, random).await;
+    let since = Instant::now();
+    match fault {
+        Fault::Kill => member.kill(),
+        Fault::Stop => drop(member.stop().await),
+        Fault::Pause => member.pause(),
+    }
+    goes_on(shared).await;
+    eprintln!(
+        "measured: {fault:?} {who:?}: clients went on within {:?}",
+        since.elapsed()
+    );
+    match fault {
+        Fault::Pause => member.resume(),
+        Fault::Kill | Fault::Stop => member.restart().await,
+    }
+    traffic(shared).await;
+}
+
+/// Waits until clients have been answered as they should be, many times.
+async fn goes_on(shared: &simulation::Shared) {
+    let before = shared.answered();
+    let enough = async || shared.answered() > before + 100;
+    until("clients go on", enough).await;
+}
+
+/// Without a majority nobody is told anything wrong.
+async fn majority_away(etcd: &EtcdCluster, shared: &simulation::Shared) {
+    let (first, second) = (&etcd.members()[0], &etcd.members()[1]);
+    let before = shared.told_to_wait();
+    first.kill();
+    second.kill();
+    let told = async || shared.told_to_wait() > before;
+    until("clients are told to come again", told).await;
+    first.spawn();
+    second.spawn();
+    first.ready().await;
+    second.ready().await;
+    goes_on(shared).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_three_members_all_goes_on_whichever_is_away_and_nothing_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let pki = Pki::create(directory.path());
+    let etcd = Etcd::of("3.6")
+        .start_cluster(3, &pki, directory.path())
+        .await;
+    let seed = std::env::var("PEERAGE_SEED").ok();
+    let plan = Plan {
+        executable: PathBuf::from(PEERAGE),
+        store: etcd.urls(),
+        seed: seed.map_or_else(
+            || uuid::Uuid::new_v4().as_u64_pair().0,
+            |seed| seed.parse().unwrap(),
+        ),
+        servers: 2,
+        from: "1.37".to_owned(),
+        to: "1.37".to_owned(),
+        kills: 0,
+    };
+    let report = simulation::run_while(plan, async |_, shared, random| {
+        // All are of the newest version.
+        shared.newest_known.store(true, Ordering::Relaxed);
+        let mut faults = [
+            (Fault::Kill, Who::Leader),
+            (Fault::Kill, Who::Another),
+            (Fault::Stop, Who::Leader),
+            (Fault::Pause, Who::Leader),
+            (Fault::Pause, Who::Another),
+        ];
+        faults.shuffle(random);
+        for (fault, who) in faults {
+            disturb(&etcd, fault, who, shared, random).await;
+        }
+        majority_away(&etcd, shared).await;
+    })
+    .await;
+    assert!(report.requests > 500, "{report:?}");
+    assert!(report.events.iter().all(|events| *events > 0), "{report:?}");
+}
+
+async fn until_serving(gateway: &RunningGateway, servers: &[&Apiserver]) {
+    let mut expected: Vec<_> = servers.iter().map(|it| it.address().to_string()).collect();
+    expected.sort();
+    until(&format!("{expected:?} serve"), async || {
+        let state = gateway.own_state().await;
+        let peers = state["peers"].as_array().unwrap().iter();
+        let serving = peers.filter(|peer| peer["state"] == "serving");
+        let mut serving: Vec<_> = serving
+            .map(|it| it["address"].as_str().unwrap().to_owned())
+            .collect();
+        serving.sort();
+        serving == expected
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_gateway_finds_servers_by_the_members_that_are_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let pki = Pki::create(directory.path());
+    let etcd = Etcd::of("3.6")
+        .start_cluster(3, &pki, directory.path())
+        .await;
+    let urls = etcd.urls();
+    let server = async |name: &str| {
+        let spec = versions::kube_apiserver(&versions::newer()).named(name);
+        spec.own_proxy().start(&pki, directory.path(), &urls).await
+    };
+    // The member that is named first is not there when the gateway starts.
+    etcd.members()[0].kill();
+    let one = server("one").await;
+    let flag = format!("--etcd-servers={urls}");
+    let gateway = Gateway::balancing(&[]).flags(&[&flag]);
+    let gateway = gateway
+        .start(Path::new(PEERAGE), &pki, directory.path())
+        .await;
+    until_serving(&gateway, &[&one]).await;
+    // And then the one is away that it has used instead.
+    etcd.members()[0].restart().await;
+    etcd.members()[1].kill();
+    let two = server("two").await;
+    until_serving(&gateway, &[&one, &two]).await;
+    let state = gateway.own_state().await;
+    let sources = state["sources"].as_array().unwrap().iter();
+    let source = sources.clone().find(|it| it["name"] == "etcd").unwrap();
+    assert!(source["error"].is_null(), "{source:#}");
+    two.kill();
+    until_serving(&gateway, &[&one]).await;
+}
