@@ -1,0 +1,181 @@
+//! Servers that cannot be reached or trusted: which fault it was, and the request given back.
+
+use std::time::Duration;
+
+use peerage_http::reload::Reloaded;
+use peerage_http::tls::{ClientTlsOptions, ServerTlsOptions};
+use peerage_http::upstream::FirstByteTimeout;
+use peerage_http::{
+    ClientTls, Pem, Response, ServerOptions, ServerTls, Stage, Upstream, UpstreamOptions, body,
+    full,
+};
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+
+use crate::common::{Ca, LONG, get, serve, upstream};
+use crate::raw_server;
+
+#[tokio::test]
+async fn a_server_that_is_not_there_gives_the_request_back_whole() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let upstream = upstream(address, ClientTls::plain());
+    let mut request = get("/path?query");
+    *request.method_mut() = http::Method::POST;
+    *request.body_mut() = full("hello");
+    request.extensions_mut().insert(7_u8);
+    let mut error = upstream.send(request).await.unwrap_err();
+    assert_eq!(
+        (error.stage(), error.reason(), error.sent()),
+        (Stage::Connect, "connect_refused", false)
+    );
+    assert_eq!(
+        error.to_string(),
+        format!("nobody accepts connections at {address}")
+    );
+    let request = error.take_request().unwrap();
+    assert_eq!(request.uri(), "/path?query");
+    assert_eq!(request.extensions().get::<u8>(), Some(&7));
+    let body = body::collect(request.into_body(), 10, LONG).await.unwrap();
+    assert_eq!(body, "hello");
+}
+
+#[tokio::test]
+async fn each_certificate_fault_has_its_own_reason() {
+    let (ca, other) = (Ca::new("ca"), Ca::new("other"));
+    let serving = |names: &[&str]| {
+        let (certificate, key) = ca.pair("server", names);
+        ServerTls::load(ServerTlsOptions::new(certificate, key)).unwrap()
+    };
+    let rows = [
+        (serving(&["localhost"]), ca.client_tls(), "tls_name"),
+        (
+            serving(&["kubernetes.default.svc"]),
+            other.client_tls(),
+            "tls_issuer",
+        ),
+    ];
+    for (server_tls, client_tls, reason) in rows {
+        let server = serve(server_tls, ServerOptions::default(), |_| async {
+            Response::new(full(""))
+        })
+        .await;
+        let error = upstream(server.address, client_tls)
+            .send(get("/"))
+            .await
+            .unwrap_err();
+        assert_eq!((error.stage(), error.reason()), (Stage::Tls, reason));
+    }
+    let address = raw_server(&["HTTP/1.1 400 Bad Request\r\n\r\n"]).await;
+    let error = upstream(address, ca.client_tls())
+        .send(get("/"))
+        .await
+        .unwrap_err();
+    assert_eq!(error.stage(), Stage::Tls);
+    let server = serve(
+        serving(&["localhost"]),
+        ServerOptions::default(),
+        |_| async { Response::new(full("")) },
+    )
+    .await;
+    let named = ca.client_tls().with_server_name("localhost").unwrap();
+    upstream(server.address, named)
+        .send(get("/"))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_silent_server_is_given_up_at_each_step() {
+    let ca = Ca::new("ca");
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let short = Duration::from_millis(50);
+    let mut options =
+        UpstreamOptions::new(silent.local_addr().unwrap().to_string(), ca.client_tls());
+    options.handshake_timeout = short;
+    let error = Upstream::new(options).send(get("/")).await.unwrap_err();
+    assert_eq!((error.stage(), error.reason()), (Stage::Tls, "tls_timeout"));
+
+    let server = serve(ca.server_tls(), ServerOptions::default(), |_| {
+        std::future::pending()
+    })
+    .await;
+    let upstream = upstream(server.address, ca.client_tls());
+    for (method, again) in [(http::Method::GET, true), (http::Method::POST, false)] {
+        let mut request = get("/");
+        *request.method_mut() = method;
+        request.extensions_mut().insert(FirstByteTimeout(short));
+        let mut error = upstream.send(request).await.unwrap_err();
+        assert_eq!((error.stage(), error.sent()), (Stage::Timeout, true));
+        assert_eq!(error.take_request().is_some(), again);
+    }
+}
+
+#[tokio::test]
+async fn connections_of_a_replaced_certificate_get_no_new_requests() {
+    let ca = Ca::new("ca");
+    let server = serve(
+        ca.server_tls(),
+        ServerOptions::default(),
+        |request| async move {
+            let tls = request
+                .extensions()
+                .get::<peerage_http::ConnInfo>()
+                .unwrap()
+                .tls
+                .clone()
+                .unwrap();
+            Response::new(full(tls.certificates[0].to_vec()))
+        },
+    )
+    .await;
+    let dir = tempfile::tempdir().unwrap();
+    let write = |(certificate, key): (Pem, Pem)| {
+        for (name, pem) in [("crt", certificate), ("key", key)] {
+            let Pem::Bytes(bytes) = pem else {
+                unreachable!()
+            };
+            std::fs::write(dir.path().join(name), bytes).unwrap();
+        }
+    };
+    write(ca.pair("one", &[]));
+    let mut options = ClientTlsOptions::new(ca.pem());
+    options.identity = Some((
+        Pem::file(dir.path().join("crt")),
+        Pem::file(dir.path().join("key")),
+    ));
+    let tls = ClientTls::load(options).unwrap();
+    let upstream = upstream(server.address, tls.clone());
+    let shown = || async {
+        let response = upstream.send(get("/")).await.unwrap();
+        body::collect(response.into_body(), 1 << 16, LONG)
+            .await
+            .unwrap()
+    };
+    let first = shown().await;
+    assert_eq!(shown().await, first);
+    write(ca.pair("two", &[]));
+    assert!(matches!(tls.reloads()[0].reload(), Reloaded::Changed));
+    assert_ne!(shown().await, first);
+    std::fs::write(dir.path().join("key"), "broken").unwrap();
+    assert!(matches!(tls.reloads()[0].reload(), Reloaded::Failed(_)));
+    shown().await;
+}
+
+#[tokio::test]
+async fn all_who_wait_for_a_server_that_is_not_there_are_told_at_once() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let upstream = upstream(address, ClientTls::plain());
+    let all = (0..500).map(|_| async { upstream.send(get("/")).await.unwrap_err().reason() });
+    let told = timeout(Duration::from_secs(5), futures::future::join_all(all))
+        .await
+        .unwrap();
+    assert!(told.iter().all(|reason| *reason == "connect_refused"));
+    assert_eq!(
+        upstream.stats(),
+        peerage_http::upstream::UpstreamStats::default()
+    );
+}
