@@ -58,7 +58,7 @@ async fn row_02_every_discovery_document_shows_what_any_server_serves() {
     assert_eq!(world.get("/api/v1").await.json()["groupVersion"], "v1");
 }
 
-/// B18: the core group of a peer is found too.
+/// The core group of a peer is found too.
 #[tokio::test]
 async fn row_02_a_core_resource_that_only_a_peer_has_is_listed_and_served() {
     let pki = Pki::new();
@@ -76,7 +76,7 @@ async fn row_02_a_core_resource_that_only_a_peer_has_is_listed_and_served() {
     assert_eq!(world.send(resize).await.text(), "apiserver-new");
 }
 
-/// B38: the same set of servers looks the same from each of them.
+/// The same set of servers looks the same from each of them.
 #[tokio::test]
 async fn row_11_every_server_answers_the_same_bytes_and_tag() {
     let pki = Pki::new();
@@ -111,7 +111,7 @@ async fn row_11_every_server_answers_the_same_bytes_and_tag() {
     }
 }
 
-/// B29, and upstream's TestEtagMatching, TestEtagNonMatching, TestEtagOutdated.
+/// kubernetes/kubernetes#44957, and upstream's TestEtagMatching, TestEtagNonMatching, TestEtagOutdated.
 #[tokio::test]
 async fn aggregated_documents_have_exact_tags_and_legacy_ones_have_none() {
     let (world, peer) = pair().await;
@@ -263,7 +263,7 @@ async fn row_21_a_verified_peer_gets_the_local_document_whatever_it_asks() {
     );
 }
 
-/// B27.
+/// kubernetes/kubernetes#71754.
 #[tokio::test]
 async fn a_thousand_discovery_requests_open_no_connection_to_a_peer() {
     let pki = Pki::new();
@@ -283,7 +283,7 @@ async fn a_thousand_discovery_requests_open_no_connection_to_a_peer() {
     assert!(peer.polls().len() + peer.requests().len() <= before + 1);
 }
 
-/// B36.
+/// A change that comes while a document is built is not lost.
 #[tokio::test]
 async fn a_change_of_the_local_documents_is_shown_with_the_next_request_after_it() {
     let (world, _peer) = pair().await;
@@ -309,7 +309,7 @@ async fn a_change_of_the_local_documents_is_shown_with_the_next_request_after_it
     assert!(names.contains(&"crd.example.com".to_owned()), "{names:?}");
 }
 
-/// B37: what is listed as current can be called, through whichever server.
+/// What is listed as current can be called, through whichever server.
 #[tokio::test]
 async fn nothing_is_listed_that_cannot_be_called() {
     let (world, _peer) = pair().await;
@@ -344,7 +344,7 @@ async fn nothing_is_listed_that_cannot_be_called() {
     assert!(calls > 8);
 }
 
-/// B17: under constant change every answer is one complete state.
+/// kubernetes/kubernetes#128402: under constant change every answer is one complete state.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_request_sees_one_complete_view_while_documents_change() {
     let version = |name: &str| {

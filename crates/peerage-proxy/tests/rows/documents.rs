@@ -130,7 +130,7 @@ fn bad_documents() -> Vec<(&'static str, Document, &'static str)> {
     ]
 }
 
-/// B52, and the 60 MB that a kube-apiserver reads.
+/// Bad documents of every kind, and the 60 MB that a kube-apiserver reads.
 #[tokio::test]
 async fn row_06_twenty_kinds_of_bad_documents_change_nothing_and_are_counted_by_reason() {
     let mut kinds = 0;
@@ -192,7 +192,7 @@ async fn row_06_twenty_kinds_of_bad_documents_change_nothing_and_are_counted_by_
     assert!(kinds >= 20);
 }
 
-/// B51.
+/// Half an answer counts as none.
 #[tokio::test]
 async fn row_04_half_an_answer_counts_as_none() {
     let (world, peer) = pair().await;
@@ -273,7 +273,7 @@ async fn documents_can_be_asked_for_on_demand() {
     peer.polled("/apis", before + 1).await;
 }
 
-/// B49.
+/// An address that comes late is used when it comes.
 #[tokio::test]
 async fn a_peer_whose_address_comes_late_is_used_when_it_does() {
     let pki = Pki::new();

@@ -14,7 +14,7 @@ fn values(seen: &Seen, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// B16.
+/// kubernetes/kubernetes#14193.
 #[tokio::test]
 async fn row_10_the_request_target_travels_byte_for_byte() {
     let (world, peer) = pair().await;
@@ -32,7 +32,7 @@ async fn row_10_the_request_target_travels_byte_for_byte() {
     assert_eq!(seen, targets);
 }
 
-/// B16: method and body go through as they are.
+/// kubernetes/kubernetes#14193: method and body go through as they are.
 #[tokio::test]
 async fn any_method_and_body_reach_the_peer_as_they_are() {
     let (world, peer) = pair().await;
@@ -89,7 +89,7 @@ async fn the_peer_learns_who_asks_from_where_and_by_which_name() {
     }
 }
 
-/// B66, B67.
+/// projectcapsule/capsule-proxy#118, rancher/rancher#16297.
 #[tokio::test]
 async fn a_user_in_very_many_groups_arrives_whole() {
     let (world, peer) = pair().await;
@@ -137,7 +137,7 @@ async fn every_status_of_a_peer_comes_back_as_it_is() {
     }
 }
 
-/// B14: what the client gets, by what the peer does and what the client accepts.
+/// What the client gets, by what the peer does and what the client accepts.
 #[tokio::test]
 async fn row_07_transport_errors_are_a_status_in_the_clients_media_type_with_retry_after() {
     let pki = Pki::new();
@@ -194,7 +194,7 @@ async fn row_07_transport_errors_are_a_status_in_the_clients_media_type_with_ret
     }
 }
 
-/// B71.
+/// KEP-4020.
 #[tokio::test]
 async fn a_peer_without_the_expected_name_is_never_sent_a_request_and_says_why() {
     let pki = Pki::new();
@@ -277,7 +277,7 @@ async fn row_22_location_and_links_pass_unchanged_and_are_not_followed() {
     }
 }
 
-/// B59: whoever asks is not sent away with their credentials.
+/// CVE-2022-3172: whoever asks is not sent away with their credentials.
 #[tokio::test]
 async fn a_redirect_to_another_host_is_neither_followed_nor_passed_on() {
     let (world, peer) = pair().await;

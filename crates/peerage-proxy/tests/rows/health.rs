@@ -43,7 +43,7 @@ async fn row_03_with_one_of_two_peers_dead_every_read_is_answered() {
     }
 }
 
-/// B53: at worst 503 before the dead peer is noticed, and then never.
+/// kubernetes/kubernetes#127858: at worst 503 before the dead peer is noticed, and then never.
 #[tokio::test]
 async fn row_03_a_write_goes_to_the_other_peer_when_the_dead_one_got_no_byte() {
     let (world, b, _c) = two().await;
@@ -87,7 +87,7 @@ async fn row_03_a_write_is_not_sent_twice_once_it_may_have_been_seen() {
     assert_eq!(get.text(), "apiserver-c", "a read may be tried again");
 }
 
-/// B54.
+/// kubernetes-sigs/cluster-api#2652.
 #[tokio::test]
 async fn a_peer_that_is_not_ready_is_taken_only_if_nobody_else_serves_it() {
     let (world, b, c) = two().await;
@@ -122,7 +122,7 @@ async fn row_05_a_dead_peer_is_no_candidate_within_seconds_and_its_apis_answer_5
     assert_eq!(world.get(WIDGETS).await.text(), "apiserver-b");
 }
 
-/// B13, B53: a peer that does not have what it lists is not believed again until its documents change.
+/// KEP-4020, kubernetes/kubernetes#127858: a peer that does not have what it lists is not believed again until its documents change.
 #[tokio::test]
 async fn a_peer_that_answers_not_to_have_what_it_lists_is_passed_over() {
     let (world, b, c) = two().await;
@@ -174,7 +174,7 @@ async fn a_read_that_a_stopping_peer_declines_goes_to_another_and_a_write_does_n
     assert_eq!(asked, 1, "nothing but a safe request is sent twice");
 }
 
-/// B13: the receiving side, between two proxies.
+/// KEP-4020: the receiving side, between two proxies.
 #[tokio::test]
 async fn a_peer_that_cannot_serve_what_it_was_sent_says_so_and_the_client_sees_503() {
     let (world, b, c) = two().await;

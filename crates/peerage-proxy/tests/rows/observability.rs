@@ -129,7 +129,7 @@ impl Lines {
     }
 }
 
-/// B19, B80.
+/// kubernetes/kubernetes#130410.
 #[tokio::test]
 async fn each_forwarded_request_is_one_line_and_unknown_ones_and_failures_do_not_flood() {
     let pki = Pki::new();

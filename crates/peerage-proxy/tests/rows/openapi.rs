@@ -115,7 +115,7 @@ async fn row_02_openapi_describes_what_only_a_peer_has() {
     );
 }
 
-/// B43, B44: a document that only an absent peer has is 503; one that this server has too is answered here.
+/// kubernetes-sigs/metrics-server#1868, kubernetes/kubernetes#118881: a document that only an absent peer has is 503; one that this server has too is answered here.
 #[tokio::test]
 async fn row_02_openapi_of_an_absent_peer_is_503_and_never_takes_a_local_document_away() {
     let (world, peer) = pair().await;

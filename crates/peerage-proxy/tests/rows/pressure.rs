@@ -87,7 +87,7 @@ async fn what_a_peer_does_not_read_is_not_taken_from_the_client() {
     sent.abort();
 }
 
-/// B93.
+/// hyperium/hyper#4049.
 #[tokio::test]
 async fn a_tunnel_takes_from_one_side_what_the_other_reads() {
     let pki = Pki::new();

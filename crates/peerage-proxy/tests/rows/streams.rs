@@ -83,7 +83,7 @@ async fn row_20_the_clients_timeout_shortens_the_wait_but_not_that_of_a_watch() 
     assert!(early.is_err(), "a watch has as long as the server lets it");
 }
 
-/// B76, B77, B83: the head of a quiet watch comes at once, and each event by itself.
+/// kubernetes/kubernetes#75837, kubernetes/kubernetes#11678, kubernetes/kubernetes#138167: the head of a quiet watch comes at once, and each event by itself.
 #[tokio::test]
 async fn a_watch_passes_its_head_and_each_event_as_they_come() {
     let (world, peer) = pair().await;
@@ -135,7 +135,7 @@ async fn a_watch_passes_its_head_and_each_event_as_they_come() {
     );
 }
 
-/// B79: whoever goes away takes the peer's stream along.
+/// traefik/traefik#7489: whoever goes away takes the peer's stream along.
 #[tokio::test]
 async fn a_client_that_is_gone_ends_the_peers_stream() {
     let (world, peer) = pair().await;
@@ -218,7 +218,7 @@ async fn an_answer_in_which_the_peer_freezes_breaks_off_unless_it_may_go_on_for_
 
 const WEBSOCKET: &str = "GET /apis/new.example.com/v1/widgets?watch=true HTTP/1.1\r\nHost: api.example.com\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nX-Remote-User: root\r\n\r\n";
 
-/// B68, B73, B75.
+/// gravitational/teleport#21102, kubernetes/kubernetes#39940, SREGym/SREGym#991.
 #[tokio::test]
 async fn row_08_an_upgrade_is_carried_with_the_identity_over_http_1_1() {
     let pki = Pki::new();
@@ -272,7 +272,7 @@ async fn row_08_an_upgrade_is_carried_with_the_identity_over_http_1_1() {
     }
 }
 
-/// B57, B58.
+/// CVE-2018-1002105, CVE-2020-8559.
 #[tokio::test]
 async fn row_08_a_refused_upgrade_is_an_ordinary_answer_and_joins_nothing() {
     for (line, status) in [
@@ -317,7 +317,7 @@ async fn row_20_an_upgrade_to_a_silent_peer_ends_in_time() {
     assert!(client.head().await.starts_with("HTTP/1.1 504"));
 }
 
-/// B72: what is not tunnelled is an ordinary request with the client's identity.
+/// kubernetes/kubernetes#72112: what is not tunnelled is an ordinary request with the client's identity.
 #[tokio::test]
 async fn row_08_an_offer_of_h2c_is_an_ordinary_request() {
     let (world, peer) = pair().await;

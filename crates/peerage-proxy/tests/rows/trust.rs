@@ -7,7 +7,7 @@ use super::support::*;
 
 const WIDGETS: &str = "/apis/new.example.com/v1/widgets";
 
-/// B12: an ordinary client cannot switch routing off for itself.
+/// An ordinary client cannot switch routing off for itself.
 #[tokio::test]
 async fn row_09_the_guard_of_an_ordinary_client_changes_nothing() {
     let (world, peer) = pair().await;
@@ -41,7 +41,7 @@ async fn row_09_the_guard_of_an_ordinary_client_changes_nothing() {
     );
 }
 
-/// B11: whatever a verified peer sends is answered here or refused, and never sent on.
+/// kubernetes/enhancements#4015: whatever a verified peer sends is answered here or refused, and never sent on.
 #[tokio::test]
 async fn row_09_a_verified_peers_request_makes_no_further_hop() {
     let (world, peer) = pair().await;
@@ -74,7 +74,7 @@ async fn row_09_a_verified_peers_request_makes_no_further_hop() {
     );
 }
 
-/// B11: two servers that each believe that the other has it.
+/// kubernetes/enhancements#4015: two servers that each believe that the other has it.
 #[tokio::test]
 async fn row_09_between_two_servers_with_wrong_beliefs_there_is_one_hop_and_503() {
     let (world, peer) = pair().await;

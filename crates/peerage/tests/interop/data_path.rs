@@ -57,7 +57,7 @@ async fn quickest<F: Future<Output = ()>>(mut once: impl FnMut() -> F) -> Durati
     best
 }
 
-/// B76.
+/// kubernetes/kubernetes#75837.
 #[tokio::test]
 async fn the_head_of_a_quiet_watch_is_there_at_once() {
     let gateways = GATEWAYS.get().await;
@@ -90,7 +90,7 @@ async fn the_head_of_a_quiet_watch_is_there_at_once() {
     }
 }
 
-/// B77, B81: a small event is not kept waiting for more, and one as large as the store takes arrives whole.
+/// kubernetes/kubernetes#11678, apache/apisix#8144: a small event is not kept waiting for more, and one as large as the store takes arrives whole.
 #[tokio::test]
 async fn events_arrive_as_they_come_and_whole() {
     let gateways = GATEWAYS.get().await;
@@ -245,7 +245,7 @@ async fn streams(gateway: &RunningGateway) -> u64 {
     sum(&gateway.own_metrics().await, "peerage_peer_streams{")
 }
 
-/// B79: however clients go, their watches go with them, on the server too.
+/// traefik/traefik#7489: however clients go, their watches go with them, on the server too.
 #[tokio::test]
 async fn clients_that_go_take_their_watches_with_them() {
     let (gateways, gateway) = own_gateway(&[]).await;
@@ -314,7 +314,7 @@ async fn a_client_has_as_many_streams_on_a_connection_as_it_is_given() {
     drop(other);
 }
 
-/// B92, B93: hundreds of megabytes for clients that do not read them stay where they are.
+/// hyperium/hyper#2899, hyperium/hyper#4049: hundreds of megabytes for clients that do not read them stay where they are.
 #[tokio::test]
 async fn clients_that_stop_reading_cost_little_memory_and_nobody_elses_time() {
     let gateways = GATEWAYS.get().await;
@@ -369,7 +369,7 @@ fn resident(gateway: &RunningGateway) -> u64 {
     kilobytes << 10
 }
 
-/// B57, B58: what a server refuses joins nothing; the next request on the connection is one of its own.
+/// CVE-2018-1002105, CVE-2020-8559: what a server refuses joins nothing; the next request on the connection is one of its own.
 #[tokio::test]
 async fn a_refused_upgrade_leaves_a_connection_on_which_each_request_is_asked_for_itself() {
     let gateways = GATEWAYS.get().await;

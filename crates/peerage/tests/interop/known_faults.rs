@@ -17,9 +17,11 @@ use crate::versions;
 
 mod discovery;
 mod odd;
+mod odd_answers;
 mod odd_servers;
 mod registry;
 mod requests;
+mod walks;
 
 const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 

@@ -138,7 +138,7 @@ impl Load {
     }
 }
 
-/// B86: servers that say goodbye on every fiftieth request cost nobody a request or an event.
+/// gravitational/teleport#57766, hyperium/hyper#2500: servers that say goodbye on every fiftieth request cost nobody a request or an event.
 #[tokio::test]
 async fn goodbyes_of_servers_cost_no_request_and_no_event() {
     let failing = FAILING.get().await;
@@ -207,7 +207,7 @@ where
     }
 }
 
-/// B89: a server that froze gets no more requests, connections that lead to it or not.
+/// kubernetes/kubernetes#141318: a server that froze gets no more requests, connections that lead to it or not.
 #[tokio::test]
 async fn a_frozen_server_is_avoided_within_seconds() {
     let failing = FAILING.get().await;
@@ -308,7 +308,7 @@ async fn what_a_server_did_not_finish_breaks_off_for_its_client_too() {
     serve_again(&failing).await;
 }
 
-/// B98, B101: a gateway that is asked to stop says so first, and then loses nothing that anybody is waiting for.
+/// hyperium/hyper#3615, kubernetes/kubernetes#88911: a gateway that is asked to stop says so first, and then loses nothing that anybody is waiting for.
 #[tokio::test]
 async fn a_gateway_stops_without_losing_anything() {
     let failing = FAILING.get().await;

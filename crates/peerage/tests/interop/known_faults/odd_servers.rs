@@ -1,5 +1,7 @@
 //! Faults that take a server that misbehaves: beside two real ones, behind a gateway beside the older and a balancer.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -31,78 +33,13 @@ async fn refused(gateway: &RunningGateway, odd: &Odd, reason: &str) -> bool {
     gateway.own_metrics().await.contains(&counted)
 }
 
-async fn serving(gateway: &RunningGateway, odd: &Odd) {
+/// Waits until a gateway has heard it.
+pub(super) async fn serving(gateway: &RunningGateway, odd: &Odd) {
     until("the odd server serves", || async {
         let peer = peer(gateway, odd).await;
         peer["state"] == "serving"
     })
     .await;
-}
-
-/// CVE-2022-3172 (kubernetes/kubernetes#112513): a server sends clients, with their credentials, somewhere else.
-/// kubernetes/kubernetes#48610: a server that is too busy. #128497: a form that the proxy does not know.
-#[tokio::test]
-async fn what_a_server_answers_is_passed_on_once_and_nobody_is_sent_away() {
-    let fronts = FRONTS.get().await;
-    let _unchanged = fronts.served.read().await;
-    let odd = Odd::start(fronts.plane.pki(), |request| {
-        let name = request.uri.path().strip_prefix(ODDITIES)?;
-        let mut answer = text(StatusCode::OK, "\u{0}\u{1}oddly\n");
-        match name {
-            "/elsewhere" => {
-                *answer.status_mut() = StatusCode::TEMPORARY_REDIRECT;
-                set(&mut answer, "location", "https://elsewhere.example.com/api");
-            }
-            "/busy" => {
-                *answer.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-                set(&mut answer, "retry-after", "7");
-            }
-            "/sequence" => set(&mut answer, "content-type", "application/cbor-seq"),
-            _ => return None,
-        }
-        Some(answer)
-    })
-    .await;
-    for (name, gateway) in fronts.more(&[&format!("--peer={}", odd.url)]).await {
-        serving(&gateway, &odd).await;
-        let before = odd.asked_by_clients().len();
-        let away = get(
-            &gateway,
-            &format!("{ODDITIES}/elsewhere"),
-            "application/json",
-        )
-        .await;
-        assert_eq!(away.status(), 503, "{name}: {}", away.in_words());
-        assert_eq!(header(&away, "location"), None, "{name}");
-        assert!(
-            !away.in_words().contains("elsewhere.example.com/api"),
-            "{name}"
-        );
-        let busy = get(&gateway, &format!("{ODDITIES}/busy"), "application/json").await;
-        assert_eq!(
-            (busy.status(), header(&busy, "retry-after")),
-            (429, Some("7".to_owned())),
-            "{name}"
-        );
-        let sequence = get(
-            &gateway,
-            &format!("{ODDITIES}/sequence"),
-            "application/cbor-seq",
-        )
-        .await;
-        assert_eq!(
-            header(&sequence, "content-type").as_deref(),
-            Some("application/cbor-seq")
-        );
-        for answer in [&busy, &sequence] {
-            assert_eq!(answer.body, b"\0\x01oddly\n", "{name}");
-        }
-        assert_eq!(
-            odd.asked_by_clients().len(),
-            before + 3,
-            "{name}: each once"
-        );
-    }
 }
 
 /// kubernetes/kubernetes#118361, #119840: a resource without a kind breaks clients; #117571, #117562: parameters of a media
@@ -236,56 +173,6 @@ async fn a_server_that_is_not_ready_is_asked_only_when_no_other_has_it() {
     }
 }
 
-/// What kube-apiserver's proxy answers for a peer that refuses connections: plain text, without Retry-After.
-#[tokio::test]
-async fn a_server_that_is_gone_is_a_status_whatever_the_client_reads() {
-    let fronts = FRONTS.get().await;
-    let _unchanged = fronts.served.read().await;
-    let odd = Odd::start(fronts.plane.pki(), |_| None).await;
-    let ways = fronts.more(&[&format!("--peer={}", odd.url)]).await;
-    for (_, gateway) in &ways {
-        serving(gateway, &odd).await;
-    }
-    drop(odd);
-    for (name, gateway) in &ways {
-        for (accept, form) in [
-            ("application/json", "application/json"),
-            ("application/yaml", "application/yaml"),
-            (
-                "application/vnd.kubernetes.protobuf,application/json",
-                "application/json",
-            ),
-            (
-                "application/cbor,application/json;q=0.9",
-                "application/json",
-            ),
-            ("application/vnd.kubernetes.protobuf", "application/json"),
-            (
-                "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
-                "application/json",
-            ),
-        ] {
-            for method in ["GET", "POST", "DELETE"] {
-                let mut request = Outgoing::get_as(ODDITIES, accept);
-                method.clone_into(&mut request.method);
-                let answer = send(gateway, "admin", &request).await;
-                let what = format!("{name} {method} {accept}: {}", answer.in_words());
-                assert_eq!(answer.status(), 503, "{what}");
-                assert!(header(&answer, "retry-after").is_some(), "{what}");
-                assert_eq!(
-                    header(&answer, "content-type").as_deref(),
-                    Some(form),
-                    "{what}"
-                );
-                assert!(
-                    String::from_utf8_lossy(&answer.body).contains("Status"),
-                    "{what}"
-                );
-            }
-        }
-    }
-}
-
 /// kube-rs/kube#1953: authorities that are read once, so that a rotation ends in refused handshakes.
 /// KEP-4020, transport: a certificate without the name that is expected, and no word about it.
 #[tokio::test]
@@ -387,5 +274,49 @@ async fn authorities_are_read_again_and_a_certificate_of_another_name_is_named()
     for (name, gateway) in &named {
         let answer = get(gateway, crate::versions::NEWER_ONLY, "application/json").await;
         assert_eq!(answer.status(), 200, "{name}: another name of theirs");
+    }
+}
+
+/// What kube-apiserver's proxy did in its first releases: half a peer is kept as if it were whole, a core resource that only a
+/// peer has is not found, and the second server's plain 404 becomes the client's.
+#[tokio::test]
+async fn half_an_answer_takes_nothing_away_and_a_listed_api_is_never_404() {
+    let fronts = FRONTS.get().await;
+    let _unchanged = fronts.served.read().await;
+    let broken = Arc::new(AtomicBool::new(false));
+    let is_broken = broken.clone();
+    let odd = Odd::start(fronts.plane.pki(), move |request| {
+        match request.uri.path() {
+            "/api" if is_broken.load(Ordering::Relaxed) => {
+                Some(text(StatusCode::INTERNAL_SERVER_ERROR, "no"))
+            }
+            "/api/v1/oddpods" => Some(text(StatusCode::OK, "{\"kind\":\"OddList\"}")),
+            _ => None,
+        }
+    })
+    .await;
+    let ways = fronts.more(&[&format!("--peer={}", odd.url)]).await;
+    let core = |gateway| get(gateway, "/api/v1/oddpods", "application/json");
+    for (name, gateway) in &ways {
+        serving(gateway, &odd).await;
+        let listed = get(gateway, "/api/v1", "application/json").await.json();
+        assert!(listed.to_string().contains("\"oddpods\""), "{name}");
+        assert_eq!(core(gateway).await.status(), 200, "{name}");
+        // It answers 404 to what it lists.
+        for _ in 0..5 {
+            let answer = get(gateway, ODDITIES, "application/json").await;
+            assert_eq!(answer.status(), 503, "{name}: {}", answer.in_words());
+            assert!(header(&answer, "retry-after").is_some(), "{name}");
+        }
+    }
+    broken.store(true, Ordering::Relaxed);
+    for (name, gateway) in &ways {
+        until("half an answer is counted", || async {
+            !peer(gateway, &odd).await["error"].is_null()
+        })
+        .await;
+        assert_eq!(core(gateway).await.status(), 200, "{name}");
+        let listed = get(gateway, "/api/v1", "application/json").await.json();
+        assert!(listed.to_string().contains("\"oddpods\""), "{name}");
     }
 }
