@@ -259,6 +259,38 @@ fn what_no_working_server_sends_is_an_error_with_its_reason() {
     }
 }
 
+/// Whoever may make custom resources may choose these, and must not take the rest of discovery away with it.
+#[test]
+fn what_the_author_of_a_custom_resource_overdoes_costs_nothing_else() {
+    let words: Vec<_> = (0..3000).map(|n| format!("w{n}")).collect();
+    let words = serde_json::to_string(&words).unwrap();
+    let versions: Vec<_> = (0..300)
+        .map(|n| {
+            format!(
+                r#"{{"version":"v{n}","resources":[{{"resource":"a","categories":{words},"shortNames":{words}}}]}}"#
+            )
+        })
+        .collect();
+    let body = format!(
+        r#"{{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[
+            {{"metadata":{{"name":"large.example.com"}},"versions":[{}]}}]}}"#,
+        versions.join(",")
+    );
+    let list = read_groups(body.as_bytes()).unwrap();
+    let group = list.group("large.example.com").unwrap();
+    assert_eq!(group.versions.len(), 300);
+    let resource = group.versions[299].resource("a").unwrap();
+    assert_eq!(
+        (resource.categories.len(), resource.short_names.len()),
+        (256, 256)
+    );
+    let legacy = format!(
+        r#"{{"kind":"APIResourceList","groupVersion":"large.example.com/v1","resources":[{{"name":"a","kind":"A","verbs":["get"],"categories":{words}}}]}}"#
+    );
+    let list = read_api_resources(legacy.as_bytes()).unwrap();
+    assert_eq!(list.resources[0].categories.len(), 256);
+}
+
 #[test]
 fn the_core_document_has_one_group_without_a_name() {
     let head = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":"#;

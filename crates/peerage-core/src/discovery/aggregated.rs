@@ -272,14 +272,14 @@ pub struct ApiResourceDiscovery {
     /// Abbreviations that command lines accept.
     #[serde(
         default,
-        deserialize_with = "null_is_default",
+        deserialize_with = "some_words",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub short_names: Vec<String>,
     /// Groups of resources that it belongs to, such as `all`.
     #[serde(
         default,
-        deserialize_with = "null_is_default",
+        deserialize_with = "some_words",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub categories: Vec<String>,
@@ -392,6 +392,24 @@ impl<'de> Deserialize<'de> for Scope {
             _ => Self::Other(word),
         })
     }
+}
+
+/// The most words of a list that the author of a custom resource chooses.
+const MAX_CHOSEN: usize = 256;
+
+/// Reads short names or categories, of which there may be so many that the rest is left out: kube-apiserver takes a custom
+/// resource with thousands, and that is no reason not to know what else its server has.
+///
+/// Differs: kube-apiserver has no bound.
+pub(super) fn some_words<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<String>, D::Error> {
+    let mut words: Vec<String> = null_is_default(deserializer)?;
+    if words.len() > MAX_CHOSEN {
+        words.truncate(MAX_CHOSEN);
+        words.shrink_to_fit();
+    }
+    Ok(words)
 }
 
 /// Reads `null` as the default, as Go does for every field.

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::aggregated::{empty_is_null, null_is_default};
+use super::aggregated::{empty_is_null, null_is_default, some_words};
 
 /// The body of `/api`: the versions of the core group. It has no `apiVersion`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -229,14 +229,14 @@ pub struct ApiResource {
     /// Abbreviations.
     #[serde(
         default,
-        deserialize_with = "null_is_default",
+        deserialize_with = "some_words",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub short_names: Vec<String>,
     /// Groups of resources that it belongs to.
     #[serde(
         default,
-        deserialize_with = "null_is_default",
+        deserialize_with = "some_words",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub categories: Vec<String>,

@@ -17,18 +17,22 @@ const GROUP: &str = "/apis/large.example.com/v1";
 
 /// A custom resource of so many versions and categories that discovery is larger than what is never compressed.
 fn large() -> Value {
+    definition("large.example.com", 12, 250)
+}
+
+fn definition(group: &str, versions: u32, categories: u32) -> Value {
     let version = |n: u32| {
         json!({"name": format!("v{n}"), "served": true, "storage": n == 1,
                "schema": {"openAPIV3Schema": {"type": "object"}}})
     };
-    let categories: Vec<_> = (0..250).map(|n| format!("c{n:0>59}")).collect();
+    let categories: Vec<_> = (0..categories).map(|n| format!("c{n:0>59}")).collect();
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "things.large.example.com"},
+        "metadata": {"name": format!("things.{group}")},
         "spec": {
-            "group": "large.example.com", "scope": "Namespaced",
+            "group": group, "scope": "Namespaced",
             "names": {"plural": "things", "kind": "Thing", "categories": categories},
-            "versions": (1..13).map(version).collect::<Vec<_>>(),
+            "versions": (1..=versions).map(version).collect::<Vec<_>>(),
         },
     })
 }
@@ -87,6 +91,12 @@ async fn ask(client: &Client, path: &str, accept: &str, encoding: &str) -> Answe
     client.send(&request).await.unwrap()
 }
 
+async fn create(client: &Client, definition: &Value) {
+    let create = Outgoing::new("POST", DEFINITIONS).json("application/json", definition);
+    let created = client.send(&create).await.unwrap();
+    assert_eq!(created.status(), 201, "{}", created.in_words());
+}
+
 #[tokio::test]
 async fn a_gateway_compresses_what_a_real_server_does() {
     let server = versions::kube_apiserver(&versions::newer()).named("alone");
@@ -95,9 +105,7 @@ async fn a_gateway_compresses_what_a_real_server_does() {
         .start()
         .await;
     let server = plane.server("alone");
-    let create = Outgoing::new("POST", DEFINITIONS).json("application/json", &large());
-    let created = server.client("admin").send(&create).await.unwrap();
-    assert_eq!(created.status(), 201, "{}", created.in_words());
+    create(&server.client("admin"), &large()).await;
     server.serves(GROUP).await;
     let described =
         |index: &Answer| String::from_utf8_lossy(&index.body).contains("large.example.com/v12");
@@ -180,4 +188,8 @@ async fn a_gateway_compresses_what_a_real_server_does() {
         packed.iter().any(|it| it.starts_with("/apis as")),
         "{packed:?}"
     );
+
+    // What a real server takes, however absurd, does not cost the gateway what else there is.
+    create(&direct, &definition("absurd.example.com", 1, 2500)).await;
+    gateway.serves("/apis/absurd.example.com/v1/things").await;
 }
