@@ -189,28 +189,28 @@ async fn bookmarks_are_the_servers_own_bytes() {
     for server in ["older", "newer"] {
         direct.push(first_line(fronts.plane.server(server), target).await);
     }
+    let newest = direct.last().unwrap();
+    assert!(newest.contains("BOOKMARK"), "{newest}");
     for (name, gateway) in fronts.each() {
         let line = first_line(gateway, target).await;
-        assert!(line.contains("BOOKMARK"), "{name}: {line}");
-        assert!(
-            direct
-                .iter()
-                .any(|it| without_version(it) == without_version(&line)),
-            "{name}: {line}"
-        );
+        let own = |it: &String| without_version(it) == without_version(&line);
+        assert!(direct.iter().any(own), "{name}: {line}");
     }
 }
 
+/// The first line of a watch, or of the answer of a server that is too old to begin one with what is there.
 async fn first_line(way: &Apiserver, target: &str) -> String {
     let watch = Outgoing::new("GET", target);
     let (head, mut body) = way.client("admin").open(&watch).await.unwrap();
-    assert_eq!(head.status, 200);
+    assert!(matches!(head.status, 200 | 422), "{}", head.status);
     let line = timeout(Duration::from_secs(20), body.line()).await;
     String::from_utf8(line.unwrap().unwrap().unwrap()).unwrap()
 }
 
 fn without_version(line: &str) -> String {
-    let (before, after) = line.split_once("\"resourceVersion\":\"").unwrap();
+    let Some((before, after)) = line.split_once("\"resourceVersion\":\"") else {
+        return line.to_owned();
+    };
     let after = after.trim_start_matches(|it: char| it.is_ascii_digit());
     format!("{before}{after}")
 }
