@@ -300,7 +300,8 @@ async fn publish(
         verify::keep_own(asker, lists, old, &core, &groups).await
     };
     if not_own > 0 {
-        say_merged(asker.shared, peer, not_own);
+        let before = old.map_or(0, |old| old.not_own);
+        say_merged(asker.shared, peer, not_own, before);
     }
     let nothing = Documents::default();
     let before = old.map_or(&nothing, |old| &old.served);
@@ -336,8 +337,11 @@ fn is_listed(
     group.is_some_and(|group| group.version(version).is_some())
 }
 
-fn say_merged(shared: &Shared, peer: &Peer, not_own: usize) {
+fn say_merged(shared: &Shared, peer: &Peer, not_own: usize, before: usize) {
     shared.metrics.merged_documents(&peer.id);
+    if not_own == before {
+        return;
+    }
     tracing::warn!(
         peer = &*peer.id,
         not_own,

@@ -95,6 +95,11 @@ impl Lists {
         known.is_some_and(|known| known.list.is_none())
     }
 
+    /// Whether the server has said anything of this group and version.
+    pub(super) fn has_heard(&self, group_version: &str) -> bool {
+        self.known.contains_key(group_version)
+    }
+
     /// The hashes in all of them.
     pub(super) fn hashes(&self) -> StorageVersionHashes {
         let mut hashes = StorageVersionHashes::default();

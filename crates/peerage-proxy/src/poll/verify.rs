@@ -3,17 +3,19 @@
 //! A peer that does not know `profile=nopeer` (or stands behind a load balancer) may list what all servers serve
 //! together; sending it requests for that would be a wrong 404. The legacy list of a group-version is never merged by
 //! Kubernetes' servers, so it tells. Asked only when a peer's document changed, and only for what this server lacks; a
-//! front, which has nothing itself, asks for everything that changed.
+//! front, which has nothing itself, asks for everything that changed and keeps what it heard of the rest.
 //!
 //! Differs: kube-apiserver believes what it is sent.
 //!
-//! Invariant: a list that cannot be had takes nothing away.
+//! Invariants: a list that cannot be had takes nothing away; what a list took away stays away for as long as it is
+//! listed unchanged.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use peerage_core::discovery::{
-    ApiGroupDiscovery, ApiGroupDiscoveryList, ApiResourceList, ApiVersionDiscovery,
+    ApiGroupDiscovery, ApiGroupDiscoveryList, ApiResourceDiscovery, ApiResourceList,
+    ApiVersionDiscovery,
 };
 use tokio::time::Instant;
 
@@ -34,79 +36,93 @@ pub(super) async fn keep_own(
     core: &Part,
     groups: &Part,
 ) -> (ApiGroupDiscoveryList, usize) {
-    let mut kept = (*groups.list).clone();
-    let Some(asked) = to_ask(asker, old, core, groups) else {
-        return (kept, 0);
+    let Some(asked) = to_ask(asker, lists, old, core, groups) else {
+        return ((*groups.list).clone(), 0);
     };
     // One deadline for all: what has not been asked about by then is believed.
     let deadline = Instant::now() + asker.shared.options.poll.deadline;
-    let anew: HashSet<&str> = asked.iter().map(|(_, name)| &**name).collect();
-    lists.retain(|it| !anew.contains(it));
-    let names = asked.iter().map(|(_, name)| name.clone());
-    let _ = lists.read(asker, names.collect(), deadline).await;
+    let _ = lists.read(asker, asked, deadline).await;
+    own(&groups.list, lists)
+}
+
+/// Which group-versions to ask about (`apps/v1`). What was heard of them before is forgotten, so that the lists that are
+/// left afterwards belong to what is listed now.
+fn to_ask(
+    asker: Asker<'_>,
+    lists: &mut Lists,
+    old: Option<&Heard>,
+    core: &Part,
+    groups: &Part,
+) -> Option<Vec<String>> {
+    if asker.shared.front.is_none() {
+        let snapshot = asker.shared.snapshot.load();
+        let ours = snapshot.view.local_documents()?.apis();
+        let mut asked = beyond(&groups.list, &ours, has_more);
+        lists.retain(|_| false);
+        asked.truncate(MAX_ASKED);
+        return Some(asked);
+    }
+    let nothing = ApiGroupDiscoveryList::default();
+    let mut asked = Vec::new();
+    let before = old.map(|old| (&*old.core.list, &*old.groups.list));
+    let before = before.unwrap_or((&nothing, &nothing));
+    for (now, before) in [(&core.list, before.0), (&groups.list, before.1)] {
+        let changed = beyond(now, before, |new, old| old != Some(new));
+        let changed: HashSet<&str> = changed.iter().map(|name| &**name).collect();
+        lists.retain(|it| !changed.contains(it));
+        // With them what could not be had before: nothing else would have it asked for again.
+        let all = beyond(now, &nothing, |it, _| !it.freshness.is_stale());
+        asked.extend(all.into_iter().filter(|name| !lists.has_heard(name)));
+    }
+    asked.truncate(MAX_ASKED_BY_FRONT);
+    Some(asked)
+}
+
+/// What is listed, without what the lists lack, and how many APIs that was.
+fn own(listed: &ApiGroupDiscoveryList, lists: &Lists) -> (ApiGroupDiscoveryList, usize) {
+    let mut kept = listed.clone();
     let mut dropped = 0;
-    for (at, name) in &asked {
-        let (Some(at), Some((_, version))) = (at, name.rsplit_once('/')) else {
-            continue;
-        };
-        let served = match lists.get(name) {
-            Some(list) => served(list),
-            None if lists.is_absent(name) => HashSet::new(),
-            None => continue,
-        };
-        dropped += retain(Arc::make_mut(&mut kept.items[*at]), version, &served);
+    for (group, kept) in listed.items.iter().zip(&mut kept.items) {
+        for version in group.versions.iter().filter(|it| !it.freshness.is_stale()) {
+            let name = name(group.name(), &version.version);
+            let served = match lists.get(&name) {
+                Some(list) => served(list),
+                None if lists.is_absent(&name) => HashSet::new(),
+                None => continue,
+            };
+            let is_own = |it: &Arc<ApiResourceDiscovery>| served.contains(&*it.resource);
+            if !version.resources.iter().all(is_own) {
+                dropped += retain(Arc::make_mut(kept), &version.version, is_own);
+            }
+        }
     }
     kept.items.retain(|group| !group.versions.is_empty());
     (kept, dropped)
 }
 
-/// Which group-versions to ask about (`apps/v1`), each with the place of its group; none of the core group.
-fn to_ask(
-    asker: Asker<'_>,
-    old: Option<&Heard>,
-    core: &Part,
-    groups: &Part,
-) -> Option<Vec<(Option<usize>, String)>> {
-    let nothing = ApiGroupDiscoveryList::default();
-    let mut asked = Vec::new();
-    if asker.shared.front.is_some() {
-        let before = old.map_or(&nothing, |old| &old.core.list);
-        let changed = beyond(&core.list, before, |new, old| old != Some(new));
-        asked.extend(changed.into_iter().map(|(_, name)| (None, name)));
-        let before = old.map_or(&nothing, |old| &old.groups.list);
-        let changed = beyond(&groups.list, before, |new, old| old != Some(new));
-        asked.extend(changed.into_iter().map(|(at, name)| (Some(at), name)));
-        asked.truncate(MAX_ASKED_BY_FRONT);
-    } else {
-        let snapshot = asker.shared.snapshot.load();
-        let ours = snapshot.view.local_documents()?.apis();
-        let more = beyond(&groups.list, &ours, has_more);
-        asked.extend(more.into_iter().map(|(at, name)| (Some(at), name)));
-        asked.truncate(MAX_ASKED);
-    }
-    Some(asked)
-}
-
-/// The group-versions of `theirs` that differ in this way from `ours`: place of the group, and name (`apps/v1`).
+/// The group-versions of `theirs` that differ in this way from `ours`.
 fn beyond(
     theirs: &ApiGroupDiscoveryList,
     ours: &ApiGroupDiscoveryList,
     differ: impl Fn(&ApiVersionDiscovery, Option<&ApiVersionDiscovery>) -> bool,
-) -> Vec<(usize, String)> {
+) -> Vec<String> {
     let mut beyond = Vec::new();
-    for (at, group) in theirs.items.iter().enumerate() {
+    for group in &theirs.items {
         let own = ours.group(group.name());
         for version in &group.versions {
             if differ(version, own.and_then(|g| g.version(&version.version))) {
-                let name = match group.name() {
-                    "" => version.version.clone(),
-                    group => format!("{group}/{}", version.version),
-                };
-                beyond.push((at, name));
+                beyond.push(name(group.name(), &version.version));
             }
         }
     }
     beyond
+}
+
+fn name(group: &str, version: &str) -> String {
+    match group {
+        "" => version.to_owned(),
+        _ => format!("{group}/{version}"),
+    }
 }
 
 fn has_more(theirs: &ApiVersionDiscovery, ours: Option<&ApiVersionDiscovery>) -> bool {
@@ -129,12 +145,16 @@ fn served(list: &ApiResourceList) -> HashSet<&str> {
     names.collect()
 }
 
-fn retain(group: &mut ApiGroupDiscovery, version: &str, served: &HashSet<&str>) -> usize {
+fn retain(
+    group: &mut ApiGroupDiscovery,
+    version: &str,
+    is_own: impl Fn(&Arc<ApiResourceDiscovery>) -> bool,
+) -> usize {
     let mut dropped = 0;
     for it in &mut group.versions {
         if it.version == version && !it.freshness.is_stale() {
             let before = it.resources.len();
-            it.resources.retain(|r| served.contains(&*r.resource));
+            it.resources.retain(&is_own);
             dropped += before - it.resources.len();
         }
     }

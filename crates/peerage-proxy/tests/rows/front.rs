@@ -307,6 +307,40 @@ async fn a_server_that_lists_what_others_serve_is_found_out() {
     assert!(merged.is_some_and(|it| !it.ends_with(" 0")), "{merged:?}");
 }
 
+/// One custom resource that comes or goes must not make all that was found out about the others forgotten.
+#[tokio::test]
+async fn what_was_found_out_about_one_group_outlives_a_change_of_another() {
+    let pki = Pki::new();
+    let newer = FakePeer::start(&pki, "newer", &documents::core(), &documents::new()).await;
+    let older = FakePeer::start(&pki, "older", &documents::core(), &documents::new()).await;
+    older.on_probe(|request| {
+        let answer = match request.uri().path() {
+            "/apis/new.example.com/v1" => text(StatusCode::NOT_FOUND, "404 page not found\n"),
+            _ => text(StatusCode::FORBIDDEN, "no"),
+        };
+        async move { answer }
+    });
+    let gateway = Gateway::ready(&pki, &[&newer, &older], None).await;
+    for round in 1..4 {
+        let mut more = documents::new();
+        let name = format!("crd{round}.example.com");
+        let added = group(&name, &[("v1", &[resource("things", &[])])]);
+        more["items"].as_array_mut().unwrap().push(added);
+        older.set_apis(Document::of(&more));
+        let mut views = gateway.proxy.views();
+        while !gateway.groups().await.contains(&name) {
+            views.changed().await.unwrap();
+        }
+        for _ in 0..20 {
+            let answer = gateway.get("/apis/new.example.com/v1/widgets", "*/*").await;
+            assert_eq!(answer.text(), "newer", "after change {round}");
+        }
+        let seen = gateway.proxy.debug();
+        let older = seen.peers.iter().find(|it| it.id == "older").unwrap();
+        assert_eq!(older.not_its_own, 1, "after change {round}");
+    }
+}
+
 #[tokio::test]
 async fn only_a_sidecar_has_documents_of_its_own() {
     let pki = Pki::new();
