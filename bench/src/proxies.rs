@@ -1,5 +1,5 @@
 //! Ways to a newer server's API: directly, through an older kube-apiserver's own proxy, through `peerage gateway` beside
-//! that older server, through HAProxy and nginx.
+//! that older server or as a balancer over both, through HAProxy and nginx.
 //!
 //! One control plane for all: an etcd, kube-apiserver 1.37 that serves as 1.34 (the older), kube-apiserver 1.37 as itself
 //! (the newer), both with their own proxy on, nobody auditing. What is asked for exists at the newer server only, where
@@ -26,6 +26,7 @@ pub(crate) const DIRECT_CERTIFICATE: &str = "kube-apiserver directly, certificat
 pub(crate) const OWN_CERTIFICATE: &str = "kube-apiserver's own proxy, certificate";
 pub(crate) const GATEWAY_CERTIFICATE: &str = "peerage gateway, certificate";
 pub(crate) const GATEWAY_AUDIT: &str = "peerage gateway that audits";
+pub(crate) const BALANCER: &str = "peerage gateway as a balancer";
 pub(crate) const OLDER: &str = "older kube-apiserver directly";
 
 pub(crate) const GET: &str = "small GET";
@@ -54,6 +55,7 @@ struct Bench {
     ordinary: Vec<(Ordinary, Daemon, std::net::SocketAddr)>,
     gateway: RunningGateway,
     auditing: RunningGateway,
+    balancer: RunningGateway,
     newer: Apiserver,
     older: Apiserver,
     etcd: Etcd,
@@ -114,6 +116,8 @@ impl Bench {
         let gateway = sidecar().flags(&[&unaudited]);
         let gateway = gateway.start(peerage, pki, directory).await;
         let auditing = sidecar().start(peerage, pki, directory).await;
+        let balancer = Gateway::balancing(&[&older, &newer]).flags(&[&unaudited]);
+        let balancer = balancer.start(peerage, pki, directory).await;
         let mut ordinary = Vec::new();
         for each in Ordinary::ALL {
             let (daemon, address) = each.start(pki, directory, newer.address()).await?;
@@ -123,6 +127,7 @@ impl Bench {
             ordinary,
             gateway,
             auditing,
+            balancer,
             newer,
             older,
             etcd,
@@ -152,7 +157,7 @@ impl Bench {
 
     /// Waits until everybody knows what the newer server has.
     async fn wait(&self) -> anyhow::Result<()> {
-        for name in [DIRECT, OWN, GATEWAY, GATEWAY_AUDIT] {
+        for name in [DIRECT, OWN, GATEWAY, GATEWAY_AUDIT, BALANCER] {
             let setup = self.setup(name)?;
             for collection in [MANY, FEW, LOCAL] {
                 let call = Call::get(format!("{collection}/bench-7"));
@@ -169,6 +174,7 @@ impl Bench {
             OWN_CERTIFICATE,
             GATEWAY_CERTIFICATE,
             GATEWAY_AUDIT,
+            BALANCER,
         ];
         let get = Call::get(format!("{MANY}/bench-7"));
         let local = Call::get(format!("{LOCAL}/bench-7"));
@@ -189,7 +195,7 @@ impl Bench {
             (
                 GET_LOCAL,
                 Work::ask(local, CLIENTS, 3000),
-                vec![OLDER, GATEWAY],
+                vec![OLDER, GATEWAY, BALANCER],
             ),
             (
                 LIST_20,
@@ -223,6 +229,7 @@ impl Bench {
             OWN | OWN_CERTIFICATE | OLDER => (self.older.address(), None),
             GATEWAY | GATEWAY_CERTIFICATE => (self.gateway.address(), self.gateway.id()),
             GATEWAY_AUDIT => (self.auditing.address(), self.auditing.id()),
+            BALANCER => (self.balancer.address(), self.balancer.id()),
             name => {
                 let mut all = self.ordinary.iter();
                 let found = all.find(|(ordinary, ..)| ordinary.name() == name);
