@@ -144,6 +144,30 @@ async fn bytes_behind_the_switch_and_after_a_half_close_arrive() {
     assert_eq!((end.sent, end.received), (5, 3032));
 }
 
+/// What hyper itself says to a head that it cannot take, and our server replaces.
+const BARE: &str = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\
+                    date: Sun, 29 Nov 2026 20:18:01 GMT\r\n\r\n";
+
+#[tokio::test]
+async fn what_looks_like_a_refusal_of_the_server_goes_through_a_tunnel_unchanged() {
+    let ca = Ca::new("ca");
+    let address = backend(ca.server_tls(), SWITCH.to_vec(), |mut stream| async move {
+        stream.read_u8().await.unwrap();
+        stream.write_all(BARE.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+    })
+    .await;
+    let upstream = Upstream::new(UpstreamOptions::new(address.to_string(), ca.client_tls()));
+    let (proxy, _ends) = proxy(upstream, ServerOptions::default()).await;
+    let (mut client, head) = ask(&proxy).await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    client.write_all(b"!").await.unwrap();
+    let mut received = String::new();
+    let read = client.read_to_string(&mut received);
+    timeout(LONG, read).await.unwrap().unwrap();
+    assert_eq!(received, BARE);
+}
+
 #[tokio::test]
 async fn an_answer_other_than_the_switch_is_an_ordinary_one() {
     let ca = Ca::new("ca");

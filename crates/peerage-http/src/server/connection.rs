@@ -83,7 +83,10 @@ where
         let answers = Answers::new(traffic.clone(), http2);
         let builder = builder(&self.options, peer.as_deref());
         let service = self.hyper_service(peer, answers.clone());
-        let io = TokioIo::new(Refusals::new(Observed::new(stream, traffic.clone())));
+        let io = TokioIo::new(Refusals::new(
+            Observed::new(stream, traffic.clone()),
+            answers.clone(),
+        ));
         let mut connection = pin!(builder.serve_connection_with_upgrades(io, service));
         let mut ticks = tokio::time::interval(tick(&self.options));
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -225,8 +228,9 @@ async fn answered(
         }
     };
     leftover.discard().await;
-    let leaves = leaving.is_some_and(|leaving| leaving.is_cancelled());
-    if leaves && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        in_flight.upgrade();
+    } else if leaving.is_some_and(|leaving| leaving.is_cancelled()) {
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(CONNECTION, close);
     }

@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -30,6 +30,7 @@ const PIECE: usize = 128 << 10;
 pub(super) struct Answers {
     traffic: Arc<Traffic>,
     http2: bool,
+    upgraded: AtomicBool,
     requests: AtomicUsize,
     total: AtomicU64,
     idle_since: AtomicU64,
@@ -67,6 +68,7 @@ impl Answers {
         Arc::new(Self {
             traffic,
             http2,
+            upgraded: AtomicBool::new(false),
             requests: AtomicUsize::new(0),
             total: AtomicU64::new(0),
             idle_since: AtomicU64::new(0),
@@ -84,6 +86,11 @@ impl Answers {
             answers: self.clone(),
             number,
         }
+    }
+
+    /// Whether a head of HTTP/1.1 may be written on the connection that answers no request.
+    pub(super) fn may_refuse(&self) -> bool {
+        !self.http2 && !self.upgraded.load(Ordering::Acquire)
     }
 
     /// How many requests there ever were.
@@ -129,6 +136,11 @@ impl Answers {
 }
 
 impl InFlight {
+    /// Notes that the answer is a 101: the connection carries something else from now on.
+    pub(super) fn upgrade(&self) {
+        self.answers.upgraded.store(true, Ordering::Release);
+    }
+
     /// The answer's body, which keeps the request counted until it has been handed over.
     pub(super) fn pace(self, body: Body) -> Body {
         if body.is_end_stream() {

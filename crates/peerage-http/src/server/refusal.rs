@@ -1,13 +1,15 @@
 //! Requests that hyper refuses before any service sees them, answered with a Status like every other failure.
 //!
 //! hyper answers a request line or header that it cannot take with a bare head and closes the connection. It
-//! offers no way to say more, so this looks for exactly that head in what it writes, and writes one with a body
-//! instead. (HTTP/2 has no such head: h2 answers 431 or resets the one stream, and the connection goes on.)
+//! offers no way to say more, so this looks for exactly that head in what it writes while no request is under way,
+//! and writes one with a body instead: the same bytes in an answer or a tunnel are none of ours. (HTTP/2 has no such
+//! head: h2 answers 431 or resets the one stream, and the connection goes on.)
 //!
 //! Differs: kube-apiserver answers these in plain text.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
@@ -16,6 +18,7 @@ use http::{Request, StatusCode, Version};
 use peerage_core::Status;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::pace::Answers;
 use crate::{Response, body};
 
 /// What hyper writes behind the status line, up to the date.
@@ -26,16 +29,26 @@ const TAIL: usize = "Sun, 29 Nov 2026 20:18:01 GMT\r\n\r\n".len();
 /// A stream on which bare refusals get a body.
 pub(super) struct Refusals<S> {
     stream: S,
+    answers: Arc<Answers>,
+    /// How many requests there had been when all answers were last written.
+    answered: u64,
     /// What is still to be written in place of a refusal.
     instead: Bytes,
 }
 
 impl<S> Refusals<S> {
-    pub(super) fn new(stream: S) -> Self {
+    pub(super) fn new(stream: S, answers: Arc<Answers>) -> Self {
         Self {
             stream,
+            answers,
+            answered: 0,
             instead: Bytes::new(),
         }
+    }
+
+    /// Whether what is written now belongs to no request.
+    fn may_refuse(&self) -> bool {
+        self.answers.may_refuse() && self.answers.total() == self.answered
     }
 }
 
@@ -162,7 +175,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Refusals<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_instead(context))?;
-        if let Some((length, instead)) = refusal(bytes) {
+        if let Some((length, instead)) = refusal(bytes).filter(|_| self.may_refuse()) {
             self.instead = instead;
             return Poll::Ready(Ok(length));
         }
@@ -187,7 +200,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Refusals<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_instead(context))?;
-        Pin::new(&mut self.stream).poll_flush(context)
+        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        if self.answers.idle_since().is_some() {
+            self.answered = self.answers.total();
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
