@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::{StreamExt as _, stream};
 use http::uri::Authority;
 use tokio::time::timeout;
 
@@ -23,6 +24,8 @@ const EVERY: Duration = Duration::from_secs(10);
 const WAIT: Duration = Duration::from_secs(5);
 /// From how many answers in a row an address may be missing.
 const MISSES: u32 = 2;
+/// Names that are looked up at one time: each may keep a thread of the system's resolver busy.
+const AT_ONCE: usize = 8;
 /// Addresses of one name.
 const MOST: usize = 100;
 
@@ -36,29 +39,57 @@ pub struct DnsName {
 }
 
 /// Looks the names up for ever.
-pub(super) async fn follow(names: Vec<DnsName>, mut publisher: Publisher) {
+pub(super) async fn follow(names: Vec<DnsName>, publisher: Publisher) {
+    follow_by(look_up, names, publisher).await;
+}
+
+async fn follow_by<L, A>(look_up: L, names: Vec<DnsName>, mut publisher: Publisher)
+where
+    L: Fn(Authority) -> A,
+    A: Future<Output = Result<Vec<SocketAddr>, LookupError>>,
+{
     let mut names: Vec<_> = names
         .into_iter()
         .map(|name| (name, Addresses::default()))
         .collect();
     loop {
-        let mut failure = None;
-        for (name, addresses) in &mut names {
-            match look_up(&name.name).await {
+        let asked: Vec<_> = names
+            .iter()
+            .map(|(name, _)| in_time(look_up(name.name.clone())))
+            .collect();
+        let answers: Vec<_> = stream::iter(asked).buffered(AT_ONCE).collect().await;
+        let mut failures = Vec::new();
+        for ((name, addresses), answer) in names.iter_mut().zip(answers) {
+            match answer {
                 Ok(answer) => addresses.take(answer),
-                Err(error) => failure = Some((error.reason(), format!("{}: {error}", name.name))),
+                Err(error) => failures.push((error.reason(), format!("{}: {error}", name.name))),
             }
         }
-        // The others count although one failed.
         let servers = names.iter().flat_map(|(name, it)| it.servers(name));
-        let servers: Vec<_> = servers.collect();
-        if failure.is_none() || !servers.is_empty() {
-            publisher.found(servers, 0);
-        }
-        if let Some((reason, text)) = failure {
-            publisher.failed(reason, text);
-        }
+        tell(&mut publisher, servers.collect(), failures);
         tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// The list is whole, and known to be right, only if every name was answered; the others count although one was not.
+fn tell(publisher: &mut Publisher, servers: Vec<Found>, failures: Vec<(&'static str, String)>) {
+    let Some(reason) = failures.first().map(|(reason, _)| *reason) else {
+        return publisher.found(servers, 0);
+    };
+    let texts: Vec<_> = failures.into_iter().map(|(_, text)| text).collect();
+    publisher.aged(servers);
+    publisher.failed(reason, texts.join("; "));
+}
+
+async fn in_time(
+    answer: impl Future<Output = Result<Vec<SocketAddr>, LookupError>>,
+) -> Result<Vec<SocketAddr>, LookupError> {
+    let found = timeout(WAIT, answer)
+        .await
+        .map_err(|_| LookupError::Late)??;
+    match found.is_empty() {
+        true => Err(LookupError::Empty),
+        false => Ok(found),
     }
 }
 
@@ -82,17 +113,9 @@ impl LookupError {
     }
 }
 
-async fn look_up(name: &Authority) -> Result<Vec<SocketAddr>, LookupError> {
-    let answer = timeout(WAIT, tokio::net::lookup_host(name.as_str()));
-    let found: Vec<_> = answer
-        .await
-        .map_err(|_| LookupError::Late)??
-        .take(MOST)
-        .collect();
-    match found.is_empty() {
-        true => Err(LookupError::Empty),
-        false => Ok(found),
-    }
+async fn look_up(name: Authority) -> Result<Vec<SocketAddr>, LookupError> {
+    let found = tokio::net::lookup_host(name.as_str()).await?;
+    Ok(found.take(MOST).collect())
 }
 
 /// The addresses of one name, and from how many answers each was missing.
@@ -128,6 +151,7 @@ impl Addresses {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     #[test]
     fn an_address_is_let_go_of_when_it_was_missing_several_times() {
@@ -152,11 +176,71 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_is_looked_up_with_its_port() {
-        let found = look_up(&"localhost:6443".parse().unwrap()).await.unwrap();
+        let found = look_up("localhost:6443".parse().unwrap()).await.unwrap();
         assert!(
             found
                 .iter()
                 .all(|a| a.ip().is_loopback() && a.port() == 6443)
         );
+    }
+
+    fn names(count: usize) -> Vec<DnsName> {
+        let name = |n| DnsName {
+            name: format!("cp-{n}.example:6443").parse().unwrap(),
+            zone: None,
+        };
+        (0..count).map(name).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_names_are_not_answered_the_list_stays_and_ages() {
+        let (publisher, mut said) = Publisher::new("dns", Arc::default(), Default::default());
+        let dead = Arc::new(AtomicBool::new(false));
+        let broken = dead.clone();
+        let resolver = move |name: Authority| {
+            let is_dead = broken.load(Ordering::Relaxed) && name.host() == "cp-0.example";
+            let address = SocketAddr::from(([10, 0, 0, 1], 6443));
+            std::future::ready(match is_dead {
+                true => Err(std::io::Error::other("no name server").into()),
+                false => Ok(vec![address]),
+            })
+        };
+        let following = tokio::spawn(follow_by(resolver, names(2), publisher));
+        said.wait_for(|it| it.heard.is_some()).await.unwrap();
+        let heard = said.borrow().heard.unwrap();
+        dead.store(true, Ordering::Relaxed);
+        said.wait_for(|it| it.trouble.is_some()).await.unwrap();
+        tokio::time::sleep(EVERY * 6).await;
+        let state = said.borrow().clone();
+        assert_eq!(state.servers.len(), 2);
+        assert_eq!(state.heard, Some(heard), "nothing was heard since");
+        let trouble = state.trouble.unwrap();
+        assert!(trouble.contains("cp-0.example:6443") && trouble.contains("no name server"));
+        dead.store(false, Ordering::Relaxed);
+        said.wait_for(|it| it.trouble.is_none()).await.unwrap();
+        assert!(said.borrow().heard > Some(heard));
+        following.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_are_looked_up_side_by_side_and_a_bounded_number_at_a_time() {
+        let (publisher, mut said) = Publisher::new("dns", Arc::default(), Default::default());
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let seen = most.clone();
+        let slow = move |_| {
+            let (now, most) = (now.clone(), most.clone());
+            async move {
+                most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_secs(4)).await;
+                now.fetch_sub(1, Ordering::Relaxed);
+                Ok(vec![SocketAddr::from(([10, 0, 0, 1], 6443))])
+            }
+        };
+        let start = tokio::time::Instant::now();
+        let following = tokio::spawn(follow_by(slow, names(AT_ONCE * 2), publisher));
+        said.wait_for(|it| it.heard.is_some()).await.unwrap();
+        assert_eq!(start.elapsed().as_secs(), 8, "two rounds of four seconds");
+        assert_eq!(seen.load(Ordering::Relaxed), AT_ONCE);
+        following.abort();
     }
 }

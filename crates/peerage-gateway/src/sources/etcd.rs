@@ -14,7 +14,7 @@ use futures::StreamExt as _;
 use peerage_etcd::EtcdStore;
 use peerage_proxy::record::registered::{self, ENDPOINTS};
 use peerage_store::{
-    KeyRange, KeyValue, RangeRequest, Store as _, StoreError, WatchRequest, WatchStream,
+    KeyRange, KeyValue, RangeRequest, RangeResponse, Store, StoreError, WatchRequest, WatchStream,
 };
 use rand::RngExt as _;
 use tokio::time::{Instant, timeout};
@@ -44,30 +44,37 @@ pub(super) async fn follow(source: EtcdSource, mut publisher: Publisher) {
         tokio::time::sleep(EVERY).await;
     };
     let keys = format!("{}/{ENDPOINTS}/", source.prefix.trim_end_matches('/'));
-    let keys = KeyRange::prefix(keys);
+    follow_keys(&store, &keys, publisher).await;
+}
+
+async fn follow_keys(store: &dyn Store, prefix: &str, mut publisher: Publisher) {
+    let keys = KeyRange::prefix(prefix.to_owned());
     let mut endpoints = Endpoints::default();
     let mut watch = None;
+    let mut unwatched = None;
     loop {
-        let read = store.range(RangeRequest::new(keys.clone()).limit(MOST));
-        match timeout(WAIT, read).await {
-            Ok(Ok(response)) => {
+        match read(store, &keys).await {
+            Ok(response) => {
                 let (servers, skipped) = endpoints.take(&response.kvs, &publisher, Instant::now());
-                publisher.found(servers, skipped);
+                let too_many = response.more.then(|| Trouble::TooMany(prefix.to_owned()));
+                match too_many.as_ref().or(unwatched.as_ref()) {
+                    None => publisher.found(servers, skipped),
+                    Some(it) => publisher.found_but(servers, skipped, it.reason(), it.to_string()),
+                }
                 if watch.is_none() {
-                    watch = open(
-                        &store,
-                        WatchRequest::new(keys.clone(), response.revision + 1),
-                    )
-                    .await;
+                    let request = WatchRequest::new(keys.clone(), response.revision + 1);
+                    (watch, unwatched) = match open(store, request).await {
+                        Ok(opened) => (Some(opened), None),
+                        Err(trouble) => (None, Some(trouble)),
+                    };
+                    if let Some(it) = &unwatched {
+                        publisher.lacks(it.reason(), it.to_string());
+                    }
                 }
                 changed(&mut watch).await;
             }
-            failed => {
-                let (reason, text) = match failed {
-                    Ok(Err(error)) => (reason(&error), error.to_string()),
-                    _ => ("deadline", format!("no answer within {WAIT:?}")),
-                };
-                publisher.failed(reason, text);
+            Err(trouble) => {
+                publisher.failed(trouble.reason(), trouble.to_string());
                 watch = None;
                 let jitter = rand::rng().random_range(0.8..1.2);
                 tokio::time::sleep(RETRY.mul_f64(jitter)).await;
@@ -76,8 +83,48 @@ pub(super) async fn follow(source: EtcdSource, mut publisher: Publisher) {
     }
 }
 
-async fn open(store: &EtcdStore, request: WatchRequest) -> Option<WatchStream> {
-    timeout(WAIT, store.watch(request)).await.ok()?.ok()
+/// Why the keys are not followed as they should be.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error(transparent)]
+    Read(#[from] StoreError),
+    #[error("no answer within {WAIT:?}")]
+    Late,
+    #[error("the keys can be read but not watched, so changes are seen {EVERY:?} late: {0}")]
+    Unwatched(StoreError),
+    #[error(
+        "the watch of the keys was not opened within {WAIT:?}, so changes are seen {EVERY:?} late"
+    )]
+    UnwatchedLate,
+    #[error(
+        "more than {MOST} keys are under {0}, more than any cluster has servers, and only the first ones count: find out \
+         who writes them"
+    )]
+    TooMany(String),
+}
+
+impl Trouble {
+    /// The metric label.
+    fn reason(&self) -> &'static str {
+        match self {
+            Trouble::Read(StoreError::Denied { .. }) => "refused",
+            Trouble::Read(_) => "unavailable",
+            Trouble::Late => "deadline",
+            Trouble::Unwatched(_) | Trouble::UnwatchedLate => "unwatched",
+            Trouble::TooMany(_) => "too_many",
+        }
+    }
+}
+
+async fn read(store: &dyn Store, keys: &KeyRange) -> Result<RangeResponse, Trouble> {
+    let read = store.range(RangeRequest::new(keys.clone()).limit(MOST));
+    Ok(timeout(WAIT, read).await.map_err(|_| Trouble::Late)??)
+}
+
+async fn open(store: &dyn Store, request: WatchRequest) -> Result<WatchStream, Trouble> {
+    let opened = timeout(WAIT, store.watch(request)).await;
+    let opened = opened.map_err(|_| Trouble::UnwatchedLate)?;
+    opened.map_err(Trouble::Unwatched)
 }
 
 /// Returns when the keys should be read again.
@@ -96,13 +143,6 @@ async fn changed(watch: &mut Option<WatchStream>) {
             tokio::time::sleep(RETRY).await;
         }
         Err(_) => {}
-    }
-}
-
-fn reason(error: &StoreError) -> &'static str {
-    match error {
-        StoreError::Denied { .. } => "refused",
-        _ => "unavailable",
     }
 }
 
@@ -187,7 +227,12 @@ fn endpoint(kv: &KeyValue) -> Result<Found, &'static str> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::publish::State;
     use super::*;
+    use peerage_store::StoreExt as _;
+    use peerage_store::memory::{MemoryOptions, MemoryStore};
+    use tokio::sync::watch;
+    use tokio::task::JoinHandle;
 
     fn at(id: &str, address: &str) -> Found {
         Found {
@@ -215,5 +260,43 @@ mod tests {
         assert_eq!(shown(20, &[two]), ["a:1", "b:1"]);
         assert_eq!(shown(21, &[]), ["a:1", "b:1"]);
         assert_eq!(shown(50, &[]), [""; 0], "nobody has registered anew");
+    }
+
+    fn follow_store(store: MemoryStore) -> (watch::Receiver<State>, JoinHandle<()>) {
+        let (publisher, said) = Publisher::new("etcd", Arc::default(), Default::default());
+        let follow = async move { follow_keys(&store, "/registry/x/", publisher).await };
+        (said, tokio::spawn(follow))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_changes_are_seen_late_is_told_with_the_reason() {
+        let mut options = MemoryOptions::default();
+        options.watch.max_watchers = 0;
+        let (mut said, following) = follow_store(MemoryStore::with_options(options));
+        said.wait_for(|it| it.trouble.is_some()).await.unwrap();
+        tokio::time::sleep(EVERY * 3).await;
+        let state = said.borrow().clone();
+        let trouble = state.trouble.unwrap();
+        assert!(trouble.contains("not watched"), "{trouble}");
+        assert!(
+            state.heard.unwrap().elapsed() <= EVERY,
+            "what is read counts all the same"
+        );
+        following.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_beyond_the_limit_are_not_left_out_in_silence() {
+        let store = MemoryStore::new();
+        for n in 0..=MOST {
+            let key = format!("/registry/x/{n:04}");
+            store.create(key, "no endpoint", 0).await.unwrap();
+        }
+        let (mut said, following) = follow_store(store);
+        said.wait_for(|it| it.heard.is_some()).await.unwrap();
+        let state = said.borrow().clone();
+        assert_eq!(state.skipped, MOST);
+        assert!(state.trouble.unwrap().contains("more than 500 keys"));
+        following.abort();
     }
 }

@@ -1,6 +1,7 @@
 //! How a source tells what it read, or that it could not: the list in force, its age, counts, and words in the log.
 //!
-//! Invariants: a failure leaves the list as it is; the same failure is logged once a minute at most.
+//! Invariants: a failure leaves the list as it is; the same failure, and that it is over, are logged once a minute at
+//! most, also where a source goes to and fro.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,7 +38,40 @@ pub(super) struct Publisher {
     state: watch::Sender<State>,
     changed: Arc<Notify>,
     troubles: Troubles,
-    logged: Option<(String, Instant)>,
+    log: Log,
+}
+
+/// What the log was told last, so that a source that fails again and again does not fill it.
+#[derive(Default)]
+struct Log(Option<Told>);
+
+struct Told {
+    failure: String,
+    at: Instant,
+    /// That it is over was said too.
+    over: bool,
+}
+
+impl Log {
+    /// Whether a failure is worth a line: another one than before, or one that was not told for a while.
+    fn fails(&mut self, failure: &str, now: Instant) -> bool {
+        let told = |it: &Told| it.failure == failure && now < it.at + REPEAT;
+        if self.0.as_ref().is_some_and(told) {
+            return false;
+        }
+        self.0 = Some(Told {
+            failure: failure.to_owned(),
+            at: now,
+            over: false,
+        });
+        true
+    }
+
+    /// Whether it is worth a line that all is well: a failure was told, and not yet its end.
+    fn recovers(&mut self) -> bool {
+        let told = self.0.as_mut();
+        told.is_some_and(|it| !std::mem::replace(&mut it.over, true))
+    }
 }
 
 impl Publisher {
@@ -52,17 +86,45 @@ impl Publisher {
             state,
             changed,
             troubles,
-            logged: None,
+            log: Log::default(),
         };
         (publisher, said)
     }
 
     /// This is the whole list now; so many entries were passed over.
     pub(super) fn found(&mut self, servers: Vec<Found>, skipped: usize) {
-        let recovered = self.logged.take().is_some();
-        if recovered {
+        if self.log.recovers() {
             tracing::info!(source = self.name, "a source of servers can be read again");
         }
+        self.keep(servers, skipped, None);
+    }
+
+    /// This is the list now, and something about the source is not as it should be; `reason` is a metric label.
+    pub(super) fn found_but(
+        &mut self,
+        servers: Vec<Found>,
+        skipped: usize,
+        reason: &'static str,
+        text: String,
+    ) {
+        self.keep(servers, skipped, Some(text.clone()));
+        self.lacks(reason, text);
+    }
+
+    /// Something about the source is not as it should be; its list counts all the same.
+    pub(super) fn lacks(&mut self, reason: &'static str, text: String) {
+        self.troubles.failed(self.name, reason);
+        if self.log.fails(&text, Instant::now()) {
+            tracing::warn!(
+                source = self.name,
+                reason,
+                "a source of servers is not read as it should be: {text}"
+            );
+        }
+        self.state.send_modify(|state| state.trouble = Some(text));
+    }
+
+    fn keep(&mut self, servers: Vec<Found>, skipped: usize, trouble: Option<String>) {
         self.state.send_modify(|state| {
             if state.servers.len() != servers.len() {
                 tracing::info!(
@@ -75,7 +137,7 @@ impl Publisher {
             state.servers = servers.into();
             state.skipped = skipped;
             state.heard = Some(Instant::now());
-            state.trouble = None;
+            state.trouble = trouble;
         });
         self.changed.notify_one();
     }
@@ -88,7 +150,7 @@ impl Publisher {
         });
     }
 
-    /// Time has changed the list; nothing was heard.
+    /// Time, or an answer that tells a part, has changed the list; that all of it is right was not heard.
     pub(super) fn aged(&self, servers: Vec<Found>) {
         let changed = self.state.send_if_modified(|state| {
             let changed = *state.servers != *servers;
@@ -103,15 +165,12 @@ impl Publisher {
     /// It could not be read; `reason` is a metric label.
     pub(super) fn failed(&mut self, reason: &'static str, text: String) {
         self.troubles.failed(self.name, reason);
-        let now = Instant::now();
-        let repeats = |(before, at): &(String, Instant)| *before == text && now < *at + REPEAT;
-        if !self.logged.as_ref().is_some_and(repeats) {
+        if self.log.fails(&text, Instant::now()) {
             tracing::warn!(
                 source = self.name,
                 reason,
                 "a source of servers cannot be read, so what it said last stays in force: {text}"
             );
-            self.logged = Some((text.clone(), now));
         }
         self.state.send_modify(|state| state.trouble = Some(text));
     }
@@ -220,5 +279,32 @@ impl EncodeMetric for Gauges {
 impl fmt::Debug for Gauges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gauges").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_that_goes_to_and_fro_has_two_lines_a_minute() {
+        let start = Instant::now();
+        let mut log = Log::default();
+        let mut lines = Vec::new();
+        for second in (0..120).step_by(10) {
+            let now = start + Duration::from_secs(second);
+            if log.fails("refused", now) {
+                lines.push((second, "fails"));
+            }
+            if log.recovers() {
+                lines.push((second, "recovers"));
+            }
+        }
+        let expected = [0, 60].map(|at| [(at, "fails"), (at, "recovers")]);
+        assert_eq!(lines, expected.concat());
+        assert!(
+            log.fails("another", start),
+            "another failure is told at once"
+        );
     }
 }
