@@ -25,11 +25,11 @@ use peerage_http::{ClientTls, HttpService, Server, ServerOptions, ServerTls, Tls
 use peerage_proxy::{PeerProxy, ProxyOptions};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tower::Layer as _;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::api::Api;
 use crate::authz::{Authorizer, RbacKinds};
@@ -63,7 +63,7 @@ const PEERS_WAIT: Duration = Duration::from_secs(10);
 /// How long a stop waits for controllers to end and for the store to take the farewell.
 const LEAVE_WAIT: Duration = Duration::from_secs(5);
 
-/// The server could not start.
+/// The server could not start, or not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The version or the runtime configuration.
@@ -109,6 +109,9 @@ pub enum RunError {
     /// It was told to stop while it was starting.
     #[error("told to stop before it was ready")]
     Stopped,
+    /// It ran, and ended although nobody told it to.
+    #[error("the server stopped serving by itself; the log says why")]
+    Broken,
 }
 
 /// A server that runs.
@@ -116,7 +119,7 @@ pub struct Running {
     address: SocketAddr,
     proxy: PeerProxy,
     stop: CancellationToken,
-    done: JoinHandle<()>,
+    done: JoinHandle<Result<(), RunError>>,
 }
 
 impl Running {
@@ -136,15 +139,23 @@ impl Running {
     }
 
     /// Stops in good order and returns when everything has ended.
-    pub async fn stop(self) {
+    pub async fn stop(mut self) {
         self.stop.cancel();
-        self.wait().await;
+        // What went wrong is in the log; there is nothing left to be done about it.
+        let _ = self.wait().await;
     }
 
-    /// Returns when the server has ended.
-    pub async fn wait(self) {
-        if let Err(error) = self.done.await {
-            warn!(%error, "the server ended badly");
+    /// Returns when the server has ended; to be called until then, and no more afterwards.
+    ///
+    /// # Errors
+    /// [`RunError::Broken`] if it ended although nobody told it to.
+    pub async fn wait(&mut self) -> Result<(), RunError> {
+        match (&mut self.done).await {
+            Ok(ended) => ended,
+            Err(error) => {
+                warn!(%error, "the server ended badly");
+                Err(RunError::Broken)
+            }
         }
     }
 }
@@ -152,10 +163,7 @@ impl Running {
 /// Runs a server until `stop`.
 pub async fn run(options: Options, stop: CancellationToken) -> Result<(), RunError> {
     match start(options, stop).await {
-        Ok(running) => {
-            running.wait().await;
-            Ok(())
-        }
+        Ok(mut running) => running.wait().await,
         Err(RunError::Stopped) => Ok(()),
         Err(error) => Err(error),
     }
@@ -238,12 +246,14 @@ impl Start {
         let inner = HttpService::new(V2Protobuf::new(
             proxy.layer().layer(Local::new(api.clone())),
         ));
+        // Ends what writes for this server: with `stop`, and when serving ends without it.
+        let leaving = stop.child_token();
         let controllers = controllers::start(
             &self.options.controllers,
             &api,
             &Loopback::new(inner.clone()),
             &identity.id,
-            &stop,
+            &leaving,
         );
         let serving = self.life.child_token();
         let server = self.serve(listener, &api, inner, &stop, serving.clone());
@@ -255,6 +265,7 @@ impl Start {
             health: self.health,
             api,
             controllers,
+            leaving,
             serving,
             server,
             audit: self.audit,
@@ -459,6 +470,7 @@ struct Lives {
     health: Arc<Health>,
     api: Arc<Api>,
     controllers: TaskTracker,
+    leaving: CancellationToken,
     serving: CancellationToken,
     server: JoinHandle<Drained>,
     audit: AuditLog,
@@ -468,28 +480,50 @@ struct Lives {
 }
 
 impl Lives {
-    async fn until(self, stop: CancellationToken) {
-        let renewals = TaskTracker::new();
-        renewals.spawn(self.registry.clone().keep_identity(stop.clone()));
-        renewals.spawn(self.registry.clone().keep_endpoint(stop.clone()));
-        renewals.spawn(
-            self.registry
-                .clone()
-                .collect(self.api.cache.clone(), stop.clone()),
-        );
-        renewals.close();
-        stop.cancelled().await;
+    async fn until(mut self, stop: CancellationToken) -> Result<(), RunError> {
+        let renewals = self.renew();
+        let broken = Server::ends_before(&stop, &mut self.server).await;
         info!("stopping: no longer ready");
         self.health.stop();
+        self.leaving.cancel();
+        if let Some(ended) = broken {
+            error!("the server serves no more although nobody told it to stop");
+            self.say_goodbye(renewals).await;
+            self.end(ended).await;
+            return Err(RunError::Broken);
+        }
         // Balancers and peers need the delay to look elsewhere; it begins at once.
         tokio::join!(self.say_goodbye(renewals), tokio::time::sleep(self.delay));
         info!("stopping: watches end, open requests are waited for");
         self.api.stopping.cancel();
         self.serving.cancel();
-        let _ = self.server.await;
-        self.life.cancel();
-        let _ = tokio::time::timeout(LEAVE_WAIT, self.audit.flush()).await;
+        let ended = (&mut self.server).await;
+        self.end(ended).await;
         info!("stopped");
+        Ok(())
+    }
+
+    fn renew(&self) -> TaskTracker {
+        let leaving = &self.leaving;
+        let renewals = TaskTracker::new();
+        let (registry, cache) = (&self.registry, self.api.cache.clone());
+        renewals.spawn(registry.clone().keep_identity(leaving.clone()));
+        renewals.spawn(registry.clone().keep_endpoint(leaving.clone()));
+        renewals.spawn(registry.clone().collect(cache, leaving.clone()));
+        renewals.close();
+        renewals
+    }
+
+    /// Everything that follows the end of serving.
+    async fn end(&self, ended: Result<Drained, JoinError>) {
+        Drained::tell(ended);
+        self.life.cancel();
+        if tokio::time::timeout(LEAVE_WAIT, self.audit.flush())
+            .await
+            .is_err()
+        {
+            warn!("the audit log was not written in time: its last events are lost");
+        }
     }
 
     async fn say_goodbye(&self, renewals: TaskTracker) {

@@ -30,7 +30,7 @@ pub struct LocalApis {
     /// Its documents; none while they are not known, which makes every absence uncertain. Empty documents are
     /// those of a front that serves nothing itself.
     pub documents: Option<Arc<Documents>>,
-    /// Host and port that the legacy document of `/api` names.
+    /// Host and port that the legacy document of `/api` names; empty if it is to name none.
     pub server_address: Arc<str>,
     /// Whether this is a front that serves nothing itself: every request is sent on, and the documents are those of
     /// the server that it stands beside, which is one of the peers too.

@@ -21,10 +21,10 @@ use prometheus_client::metrics::counter::Counter;
 use rand::RngExt;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::Layer as _;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::GatewayOptions;
 use crate::admin::Admin;
@@ -37,7 +37,7 @@ const RELOAD: Duration = Duration::from_secs(1);
 /// How long a stop waits for the audit log.
 const LEAVE_WAIT: Duration = Duration::from_secs(5);
 
-/// The gateway could not start.
+/// The gateway could not start, or not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
     /// An address.
@@ -53,12 +53,15 @@ pub enum GatewayError {
     /// A client CA.
     #[error("cannot set up authentication")]
     Authentication(#[from] AuthSetupError),
+    /// It ran, and ended although nobody told it to.
+    #[error("the gateway stopped serving by itself; the log says why")]
+    Broken,
 }
 
 /// A gateway that runs.
 pub struct Running {
     proxy: PeerProxy,
-    done: JoinHandle<()>,
+    done: JoinHandle<Result<(), GatewayError>>,
 }
 
 impl Running {
@@ -67,10 +70,17 @@ impl Running {
         self.proxy.refresh();
     }
 
-    /// Returns when the gateway has ended.
-    pub async fn wait(self) {
-        if let Err(error) = self.done.await {
-            warn!(%error, "the gateway ended badly");
+    /// Returns when the gateway has ended; to be called until then, and no more afterwards.
+    ///
+    /// # Errors
+    /// [`GatewayError::Broken`] if it ended although nobody told it to.
+    pub async fn wait(&mut self) -> Result<(), GatewayError> {
+        match (&mut self.done).await {
+            Ok(ended) => ended,
+            Err(error) => {
+                warn!(%error, "the gateway ended badly");
+                Err(GatewayError::Broken)
+            }
         }
     }
 }
@@ -80,7 +90,7 @@ impl Running {
 /// # Errors
 /// [`GatewayError`], before anything is served.
 pub async fn start(
-    mut options: GatewayOptions,
+    options: GatewayOptions,
     stop: CancellationToken,
 ) -> Result<Running, GatewayError> {
     let listener = listen("--bind-address, --secure-port", options.bind).await?;
@@ -88,80 +98,116 @@ pub async fn start(
         Some(address) => Some(listen("--admin-bind-address", address).await?),
         None => None,
     };
-    let authenticator = Arc::new(Authenticator::load(options.authentication.clone())?);
     let address = listener.local_addr().unwrap_or(options.bind);
-
-    let life = CancellationToken::new();
-    let metrics = Registry::default();
-    let id = own_id(address);
-    let proxy = start_proxy(&options, &id, address);
-    proxy.register_metrics(&metrics);
-    metrics.register_process();
-    options.audit_metrics.register(&metrics);
-    let sources = options.sources.take().map(Arc::new);
-    if let Some(sources) = &sources {
-        sources.register_metrics(&metrics);
+    let start = Start::new(options, address, stop)?;
+    if let Some(admin) = admin {
+        start.serve_admin(admin);
     }
-    let files = files(&options, &authenticator, sources.as_deref());
-    follow_files(files, &metrics, life.clone());
-    let shared = Arc::new(Shared {
-        id,
-        authenticator,
-        audit: options.audit.clone(),
-        rendering: options.rendering.clone(),
-        stop: stop.clone(),
-        loops: loops(&metrics),
-    });
-    let authorized = authorized(&options, &proxy);
-    authorized.register_metrics(&metrics);
-    let chain = Chain::new(shared.clone(), HttpService::new(authorized));
-    let serving = life.child_token();
-    let server_metrics = ServerMetrics::default();
-    server_metrics.register(&metrics);
-    let server_options = ServerOptions {
-        drain_timeout: options.drain,
-        h2_max_streams: options.max_streams,
-        leaving: stop.clone(),
-        metrics: server_metrics,
-        ..ServerOptions::default()
-    };
-    let server = tokio::spawn(Server::serve(
-        listener,
-        options.tls.clone(),
-        chain,
-        server_options,
-        serving.clone(),
-    ));
-    if let Some(listener) = admin {
-        let admin = Admin {
-            shared: shared.clone(),
-            proxy: proxy.clone(),
+    Ok(start.run(listener))
+}
+
+/// What is made of the options before clients are answered.
+struct Start {
+    options: GatewayOptions,
+    address: SocketAddr,
+    proxy: PeerProxy,
+    sources: Option<Arc<Sources>>,
+    metrics: Registry,
+    shared: Arc<Shared>,
+    /// Ends everything that has no end of its own.
+    life: CancellationToken,
+}
+
+impl Start {
+    fn new(
+        mut options: GatewayOptions,
+        address: SocketAddr,
+        stop: CancellationToken,
+    ) -> Result<Start, GatewayError> {
+        let authenticator = Arc::new(Authenticator::load(options.authentication.clone())?);
+        let life = CancellationToken::new();
+        let metrics = Registry::default();
+        let id = own_id(address);
+        let proxy = start_proxy(&options, &id, address, &life);
+        let sources = options.sources.take().map(Arc::new);
+        proxy.register_metrics(&metrics);
+        metrics.register_process();
+        options.audit_metrics.register(&metrics);
+        if let Some(sources) = &sources {
+            sources.register_metrics(&metrics);
+        }
+        let files = files(&options, &authenticator, sources.as_deref());
+        follow_files(files, &metrics, life.clone());
+        let shared = Arc::new(Shared {
+            id,
+            authenticator,
+            audit: options.audit.clone(),
+            rendering: options.rendering.clone(),
+            stop,
+            loops: loops(&metrics),
+        });
+        Ok(Start {
+            options,
+            address,
+            proxy,
+            sources,
             metrics,
-            sources: sources.clone(),
+            shared,
+            life,
+        })
+    }
+
+    fn serve_admin(&self, listener: TcpListener) {
+        let admin = Admin {
+            shared: self.shared.clone(),
+            proxy: self.proxy.clone(),
+            metrics: self.metrics.clone(),
+            sources: self.sources.clone(),
         };
         let quick = ServerOptions {
             drain_timeout: Duration::from_secs(1),
             ..ServerOptions::default()
         };
-        tokio::spawn(Server::serve(
-            listener,
-            ServerTls::plain(),
-            admin,
-            quick,
-            life.clone(),
-        ));
+        let plain = ServerTls::plain();
+        let serving = Server::serve(listener, plain, admin, quick, self.life.clone());
+        tokio::spawn(serving);
     }
-    tokio::spawn(say_when_ready(proxy.clone(), address));
-    let lives = Lives {
-        audit: options.audit,
-        delay: options.shutdown_delay,
-        serving,
-        server,
-        _sources: sources,
-        _end: life.drop_guard(),
-    };
-    let done = tokio::spawn(lives.until(stop));
-    Ok(Running { proxy, done })
+
+    fn serve(&self, listener: TcpListener, serving: CancellationToken) -> JoinHandle<Drained> {
+        let authorized = authorized(&self.options, &self.proxy);
+        authorized.register_metrics(&self.metrics);
+        let chain = Chain::new(self.shared.clone(), HttpService::new(authorized));
+        let metrics = ServerMetrics::default();
+        metrics.register(&self.metrics);
+        let options = ServerOptions {
+            drain_timeout: self.options.drain,
+            h2_max_streams: self.options.max_streams,
+            leaving: self.shared.stop.clone(),
+            metrics,
+            ..ServerOptions::default()
+        };
+        let tls = self.options.tls.clone();
+        tokio::spawn(Server::serve(listener, tls, chain, options, serving))
+    }
+
+    fn run(self, listener: TcpListener) -> Running {
+        let serving = self.life.child_token();
+        let server = self.serve(listener, serving.clone());
+        let (proxy, life) = (self.proxy.clone(), self.life.clone());
+        tokio::spawn(say_when_ready(proxy, self.address, life));
+        let lives = Lives {
+            audit: self.options.audit,
+            delay: self.options.shutdown_delay,
+            serving,
+            server,
+            _sources: self.sources,
+            _end: self.life.drop_guard(),
+        };
+        Running {
+            proxy: self.proxy,
+            done: tokio::spawn(lives.until(self.shared.stop.clone())),
+        }
+    }
 }
 
 /// Tells this process from every other one, so that a request that comes back is recognised.
@@ -174,15 +220,12 @@ fn own_id(address: SocketAddr) -> Arc<str> {
     .into()
 }
 
-fn start_proxy(options: &GatewayOptions, id: &Arc<str>, address: SocketAddr) -> PeerProxy {
-    let local = LocalApis {
-        id: id.clone(),
-        documents: None,
-        server_address: told_address(address, &options.records.borrow())
-            .to_string()
-            .into(),
-        is_front: true,
-    };
+fn start_proxy(
+    options: &GatewayOptions,
+    id: &Arc<str>,
+    address: SocketAddr,
+    life: &CancellationToken,
+) -> PeerProxy {
     let proxy = ProxyOptions {
         tls: Some(options.vouching.clone()),
         hold: options.hold,
@@ -199,16 +242,48 @@ fn start_proxy(options: &GatewayOptions, id: &Arc<str>, address: SocketAddr) -> 
         }),
         ..ProxyOptions::default()
     };
-    let (_, local) = watch::channel(Arc::new(local));
+    let local = follow_address(id.clone(), address, options.records.clone(), life.clone());
     let (_, exclusions) = watch::channel(Arc::new(Exclusions::default()));
     PeerProxy::start(proxy, options.records.clone(), local, exclusions)
 }
 
+/// The gateway as a server, whose address follows from where it listens and where its servers are now.
+fn follow_address(
+    id: Arc<str>,
+    bound: SocketAddr,
+    mut records: watch::Receiver<Arc<[PeerRecord]>>,
+    life: CancellationToken,
+) -> watch::Receiver<Arc<LocalApis>> {
+    let local = move |records: &[PeerRecord]| LocalApis {
+        id: id.clone(),
+        documents: None,
+        server_address: told_address(bound, records)
+            .map(|told| told.to_string().into())
+            .unwrap_or_default(),
+        is_front: true,
+    };
+    let (told, follower) = watch::channel(Arc::new(local(&records.borrow_and_update())));
+    let follow = async move {
+        while records.changed().await.is_ok() {
+            let now = local(&records.borrow_and_update());
+            told.send_if_modified(|before| {
+                let moved = before.server_address != now.server_address;
+                if moved {
+                    *before = Arc::new(now);
+                }
+                moved
+            });
+        }
+    };
+    tokio::spawn(life.run_until_cancelled_owned(follow));
+    follower
+}
+
 /// Where legacy discovery says that the server is: never "any address", which leads nowhere. It is then the one that this
-/// machine has towards the servers.
-fn told_address(bound: SocketAddr, servers: &[PeerRecord]) -> SocketAddr {
+/// machine has towards the servers; none while no server's address says which that is.
+fn told_address(bound: SocketAddr, servers: &[PeerRecord]) -> Option<SocketAddr> {
     if !bound.ip().is_unspecified() {
-        return bound;
+        return Some(bound);
     }
     let towards = |server: &PeerRecord| -> Option<SocketAddr> {
         let address = server.address.as_ref()?;
@@ -216,10 +291,9 @@ fn told_address(bound: SocketAddr, servers: &[PeerRecord]) -> SocketAddr {
         let target = SocketAddr::new(host, address.port_u16().unwrap_or(443));
         Some(SocketAddr::new(own_address(target)?, bound.port()))
     };
-    let mut ways: Vec<SocketAddr> = servers.iter().filter_map(towards).collect();
+    let ways = servers.iter().filter_map(towards);
     // Clients elsewhere cannot use a loopback address if there is another.
-    ways.sort_by_key(|it| it.ip().is_loopback());
-    ways.first().copied().unwrap_or(bound)
+    ways.min_by_key(|it| it.ip().is_loopback())
 }
 
 /// The proxy, with what it knows shown to those who may see it.
@@ -266,11 +340,13 @@ fn loops(metrics: &Registry) -> Counter {
     loops
 }
 
-async fn say_when_ready(proxy: PeerProxy, address: SocketAddr) {
+/// Until then, or until the gateway ends: the proxy that is waited for lives on in this task.
+async fn say_when_ready(proxy: PeerProxy, address: SocketAddr, life: CancellationToken) {
     let mut views = proxy.views();
     while !proxy.view().synced() {
-        if views.changed().await.is_err() {
-            return;
+        match life.run_until_cancelled(views.changed()).await {
+            Some(Ok(())) => {}
+            Some(Err(_)) | None => return,
         }
     }
     info!(%address, "ready");
@@ -287,15 +363,31 @@ struct Lives {
 }
 
 impl Lives {
-    async fn until(self, stop: CancellationToken) {
-        stop.cancelled().await;
+    async fn until(mut self, stop: CancellationToken) -> Result<(), GatewayError> {
+        if let Some(ended) = Server::ends_before(&stop, &mut self.server).await {
+            error!("the gateway serves no more although nobody told it to stop");
+            self.end(ended).await;
+            return Err(GatewayError::Broken);
+        }
         info!("stopping: no longer ready");
         tokio::time::sleep(self.delay).await;
         info!("stopping: watches end, open requests are waited for");
         self.serving.cancel();
-        let _ = self.server.await;
-        let _ = tokio::time::timeout(LEAVE_WAIT, self.audit.flush()).await;
+        let ended = (&mut self.server).await;
+        self.end(ended).await;
         info!("stopped");
+        Ok(())
+    }
+
+    /// Everything that follows the end of serving.
+    async fn end(&self, ended: Result<Drained, JoinError>) {
+        Drained::tell(ended);
+        if tokio::time::timeout(LEAVE_WAIT, self.audit.flush())
+            .await
+            .is_err()
+        {
+            warn!("the audit log was not written in time: its last events are lost");
+        }
     }
 }
 
@@ -314,25 +406,88 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    #[test]
-    fn clients_are_told_an_address_that_leads_somewhere() {
-        let record = |address: &str| PeerRecord {
+    fn record(address: &str) -> PeerRecord {
+        PeerRecord {
             id: address.into(),
             address: Some(address.parse().unwrap()),
             identity_lease: None,
             endpoint_live: true,
             zone: None,
-        };
+        }
+    }
+
+    #[test]
+    fn clients_are_told_an_address_that_leads_somewhere() {
         let servers = [record("127.0.0.1:6444"), record("server.example.com:6443")];
         let rows = [
-            ("192.0.2.7:6443", &servers[..], "192.0.2.7:6443"),
-            ("0.0.0.0:6443", &servers, "127.0.0.1:6443"),
-            ("[::]:6443", &servers, "127.0.0.1:6443"),
-            ("0.0.0.0:6443", &servers[1..], "0.0.0.0:6443"),
+            ("192.0.2.7:6443", &servers[..], Some("192.0.2.7:6443")),
+            ("192.0.2.7:6443", &[], Some("192.0.2.7:6443")),
+            ("0.0.0.0:6443", &servers, Some("127.0.0.1:6443")),
+            ("[::]:6443", &servers, Some("127.0.0.1:6443")),
+            ("0.0.0.0:6443", &servers[1..], None),
+            ("[::]:6443", &[], None),
         ];
         for (bound, servers, expected) in rows {
             let told = told_address(bound.parse().unwrap(), servers);
-            assert_eq!(told.to_string(), expected, "{bound}");
+            let told = told.map(|it| it.to_string());
+            assert_eq!(told.as_deref(), expected, "{bound}");
         }
+    }
+
+    #[tokio::test]
+    async fn an_address_that_only_later_servers_show_is_told_then() {
+        let (sources, records) = watch::channel(Arc::from([record("cp.example:6443")]));
+        let bound = "0.0.0.0:6443".parse().unwrap();
+        let life = CancellationToken::new();
+        let mut local = follow_address("gateway".into(), bound, records, life.clone());
+        assert_eq!(&*local.borrow_and_update().server_address, "");
+        sources.send_replace(Arc::from([record("127.0.0.1:6444")]));
+        let told = local.wait_for(|it| !it.server_address.is_empty());
+        let told = tokio::time::timeout(Duration::from_secs(5), told).await;
+        assert_eq!(&*told.unwrap().unwrap().server_address, "127.0.0.1:6443");
+        life.cancel();
+    }
+
+    fn lives(server: JoinHandle<Drained>) -> Lives {
+        let life = CancellationToken::new();
+        Lives {
+            audit: AuditLog::off(),
+            delay: Duration::ZERO,
+            serving: life.child_token(),
+            server,
+            _sources: None,
+            _end: life.drop_guard(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gateway_whose_server_ends_by_itself_ends_too() {
+        let stop = CancellationToken::new();
+        let broken = tokio::spawn(async { panic!("on purpose") });
+        let ended = tokio::spawn(async { Drained::Whole });
+        for server in [broken, ended] {
+            let until = lives(server).until(stop.clone());
+            let until = tokio::time::timeout(Duration::from_secs(60), until).await;
+            let error = until.expect("it does not go on without a server");
+            assert!(matches!(error, Err(GatewayError::Broken)), "{error:?}");
+        }
+        let told_to = lives(tokio::spawn(async { Drained::Cut(1) }));
+        stop.cancel();
+        assert!(told_to.until(stop).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_readiness_when_the_gateway_has_ended() {
+        let life = CancellationToken::new();
+        let (_sources, records) = watch::channel(Arc::from([record("127.0.0.1:9")]));
+        let address = "127.0.0.1:6443".parse().unwrap();
+        let local = follow_address("gateway".into(), address, records.clone(), life.clone());
+        let (_, exclusions) = watch::channel(Arc::new(Exclusions::default()));
+        let proxy = PeerProxy::start(ProxyOptions::default(), records, local, exclusions);
+        assert!(!proxy.view().synced());
+        life.cancel();
+        let waiting = say_when_ready(proxy.clone(), address, life);
+        let waited = tokio::time::timeout(Duration::ZERO, waiting).await;
+        assert!(waited.is_ok(), "it holds the proxy for ever");
     }
 }

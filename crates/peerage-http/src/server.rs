@@ -26,6 +26,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -170,6 +171,19 @@ pub enum Drained {
     Cut(usize),
 }
 
+impl Drained {
+    /// Says in the log what of the end of a task that served was not in good order.
+    pub fn tell(ended: Result<Drained, JoinError>) {
+        match ended {
+            Ok(Drained::Whole) => {}
+            Ok(Drained::Cut(connections)) => {
+                tracing::warn!(connections, "not all requests had their end");
+            }
+            Err(error) => tracing::error!(%error, "serving ended badly"),
+        }
+    }
+}
+
 /// An HTTP server.
 #[derive(Debug)]
 pub struct Server;
@@ -214,6 +228,18 @@ impl Server {
         drain.cut.cancel();
         drain.tasks.wait().await;
         Drained::Cut(left)
+    }
+
+    /// Waits until somebody says `stop`; if the task that serves ends before, which it should not, how it ended.
+    pub async fn ends_before(
+        stop: &CancellationToken,
+        serving: &mut JoinHandle<Drained>,
+    ) -> Option<Result<Drained, JoinError>> {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => None,
+            ended = serving => Some(ended),
+        }
     }
 }
 

@@ -24,7 +24,7 @@ async fn a_stop_turns_readiness_red_and_says_goodbye_while_requests_are_still_ta
     let mut options = site.options("1.37", "a", store.clone());
     options.shutdown_delay = Duration::from_secs(2);
     let stop = CancellationToken::new();
-    let running = peerage_apiserver::start(options, stop.clone())
+    let mut running = peerage_apiserver::start(options, stop.clone())
         .await
         .unwrap();
     let client = peerage_testkit::wire::Client::new(running.address(), &site.pki, "admin");
@@ -69,7 +69,7 @@ async fn a_stop_turns_readiness_red_and_says_goodbye_while_requests_are_still_ta
         None,
         "a last chunk ends the watch"
     );
-    running.wait().await;
+    running.wait().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -42,16 +42,20 @@ impl ApiVersions {
     /// The kind of this document.
     pub const KIND: &'static str = "APIVersions";
 
-    /// The document of a server at `server_address` that gives every client the same address.
+    /// The document of a server at `server_address` that gives every client the same address; of one that does not know
+    /// its own, without any.
     #[must_use]
     pub fn new(versions: Vec<String>, server_address: &str) -> Self {
         Self {
             kind: Self::KIND.into(),
             versions,
-            server_address_by_client_cidrs: vec![ServerAddressByClientCidr {
-                client_cidr: "0.0.0.0/0".into(),
-                server_address: server_address.into(),
-            }],
+            server_address_by_client_cidrs: match server_address {
+                "" => Vec::new(),
+                known => vec![ServerAddressByClientCidr {
+                    client_cidr: "0.0.0.0/0".into(),
+                    server_address: known.into(),
+                }],
+            },
         }
     }
 

@@ -36,19 +36,17 @@ pub(super) async fn run(settings: ApiserverSettings, signals: &Signals) -> Resul
         running = start(settings, signals) => running,
         () = signals.shutdown.cancelled() => return Ok(()),
     };
-    let running = match running {
+    let mut running = match running {
         // Told to stop while it was starting, it stops in good order.
         Err(_) if signals.shutdown.is_cancelled() => return Ok(()),
         running => running?,
     };
     loop {
         tokio::select! {
-            () = signals.shutdown.cancelled() => break,
+            ended = running.wait() => return Ok(ended?),
             () = signals.refresh.notified() => running.refresh(),
         }
     }
-    running.wait().await;
-    Ok(())
 }
 
 async fn start(mut settings: ApiserverSettings, signals: &Signals) -> Result<Running, Failure> {

@@ -23,15 +23,13 @@ use crate::signals::Signals;
 /// Runs a gateway until it is asked to stop.
 pub(super) async fn run(settings: GatewaySettings, signals: &Signals) -> Result<(), Failure> {
     let options = options(settings).await?;
-    let running = peerage_gateway::start(options, signals.shutdown.clone()).await?;
+    let mut running = peerage_gateway::start(options, signals.shutdown.clone()).await?;
     loop {
         tokio::select! {
-            () = signals.shutdown.cancelled() => break,
+            ended = running.wait() => return Ok(ended?),
             () = signals.refresh.notified() => running.refresh(),
         }
     }
-    running.wait().await;
-    Ok(())
 }
 
 async fn options(settings: GatewaySettings) -> Result<GatewayOptions, Failure> {
@@ -176,7 +174,11 @@ fn audit_log(audit: Option<&Audit>, metrics: AuditMetrics) -> Result<AuditLog, F
 
 impl From<GatewayError> for Failure {
     fn from(error: GatewayError) -> Self {
-        Self::new(Kind::Unavailable, error)
+        let kind = match error {
+            GatewayError::Broken => Kind::Failed,
+            _ => Kind::Unavailable,
+        };
+        Self::new(kind, error)
     }
 }
 
