@@ -14,7 +14,8 @@
 //! | nothing | 503 with Retry-After |
 //!
 //! A flood of credentials that nobody knows costs the servers a bounded number of questions a second; beyond it they are
-//! told 429 here, and whoever was let in lately, or shows a certificate that was checked here, is not held up by it.
+//! told 429 here. Whoever was let in lately, shows a certificate that was checked here, or asks for the first time from
+//! another address than the flood, is not held up by it.
 //!
 //! Invariants: no document leaves without a yes; credentials are kept as salted hashes only; one question at a time for
 //! the same thing; what is remembered has a fixed bound; without a remembered time every request asks.
@@ -38,7 +39,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method, StatusCode};
 use peerage_core::{RequestInfo, Status};
 use peerage_http::metrics::Registry;
-use peerage_http::{HttpService, Request, Response, body};
+use peerage_http::{ConnInfo, HttpService, Request, Response, body};
 use peerage_proxy::{Answers, Form, Question, Rendering};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -187,7 +188,9 @@ impl DiscoveryAuthorization {
 
     async fn ask(&self, credential: &Credential, question: Request) -> Verdict {
         let now = Instant::now();
-        if credential.kind != Kind::Checked && !self.shared.rates.admit(credential, now) {
+        let from = question.extensions().get::<ConnInfo>();
+        let from = from.map(|conn| conn.remote.ip());
+        if credential.kind != Kind::Checked && !self.shared.rates.admit(credential, from, now) {
             return Verdict::Later;
         }
         let response = call(self.servers.clone(), question).await;
