@@ -123,11 +123,11 @@ pub struct GatewayFlags {
         value_parser = parse_address,
         help_heading = "Serving"
     )]
-    pub admin_bind_address: Option<SocketAddr>,
+    pub admin_bind_address: AdminAddress,
     /// Requests at one time on one HTTP/2 connection of a client
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Serving")]
     pub http2_max_streams_per_connection: u32,
-    /// How long open requests may go on after that
+    /// How long open requests may go on after --shutdown-delay-duration; then they are cut off
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration, help_heading = "Serving")]
     pub drain_timeout: Duration,
 
@@ -146,8 +146,17 @@ pub struct GatewayFlags {
     pub log: LogFlags,
 }
 
+/// Where the gateway's own health is, if anywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AdminAddress(pub Option<SocketAddr>);
+
 /// An address, or nothing.
-fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse()
+fn parse_address(text: &str) -> Result<AdminAddress, String> {
+    if text.is_empty() {
+        return Ok(AdminAddress(None));
+    }
+    let address = text.parse();
+    address
+        .map(|address| AdminAddress(Some(address)))
         .map_err(|_| "write it like 127.0.0.1:10440".to_owned())
 }

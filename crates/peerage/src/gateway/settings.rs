@@ -72,7 +72,7 @@ pub struct GatewaySettings {
     pub max_streams: u32,
     /// Between no longer being ready and the end of serving.
     pub shutdown_delay: Duration,
-    /// How long open requests may go on after that.
+    /// How long open requests may go on after the delay.
     pub drain: Duration,
     /// Authorities of client certificates.
     pub client_ca: Option<PathBuf>,
@@ -95,49 +95,29 @@ const CLIENT: &str = "discovery is read and users are vouched for over connectio
 impl GatewaySettings {
     /// Checks the flags against each other.
     pub fn new(flags: &GatewayFlags) -> Result<Self, SettingsError> {
-        let serving = flags.serving.pair()?;
-        let names = ("--proxy-client-cert-file", "--proxy-client-key-file");
-        let client = pair(
-            names,
-            &flags.proxy_client_cert_file,
-            &flags.proxy_client_key_file,
-        )?;
-        let upstream = flags.upstream.as_deref();
-        let upstream = upstream.map(|url| server("--upstream", url)).transpose()?;
-        let peers = flags.peer.iter().map(|url| server("--peer", url));
-        let peers = peers.collect::<Result<Vec<_>, _>>()?;
-        let names = flags.peer_dns.iter().map(|text| name("--peer-dns", text));
-        let names = names.collect::<Result<Vec<_>, _>>()?;
-        let etcd = flags.etcd.settings()?;
-        let seeds = upstream.is_some() || !peers.is_empty() || !names.is_empty();
-        if !seeds && flags.peers_file.is_none() && etcd.is_none() {
-            return Err(SettingsError::NoServers);
-        }
-        let writes = flags.writes.unwrap_or(match upstream {
+        let servers = Servers::new(flags)?;
+        let writes = flags.writes.unwrap_or(match servers.upstream {
             Some(_) => WritesFlag::Local,
             None => WritesFlag::Newest,
         });
         let settings = Self {
             bind: flags.serving.bind(),
-            admin: flags.admin_bind_address,
-            pair: serving.ok_or_else(|| missing("--tls-cert-file", SERVING))?,
+            admin: flags.admin_bind_address.0,
+            pair: serving_pair(flags)?,
             writes,
             warnings: warnings(flags),
-            notes: notes(upstream.is_some(), writes),
-            upstream,
-            peers,
+            notes: notes(servers.upstream.is_some(), writes),
+            upstream: servers.upstream,
+            peers: servers.peers,
             peers_file: flags.peers_file.clone(),
-            names,
+            names: servers.names,
             leases_user: (flags.peers_from_leases).then(|| flags.peers_from_leases_user.clone()),
-            etcd,
+            etcd: servers.etcd,
             etcd_prefix: flags.etcd.prefix()?,
             zone: flags.zone.clone(),
-            server_ca: flags
-                .peer_ca_file
-                .clone()
-                .ok_or_else(|| missing("--peer-ca-file", CA))?,
+            server_ca: (flags.peer_ca_file.clone()).ok_or_else(|| missing("--peer-ca-file", CA))?,
             server_name: flags.peer_server_name.clone(),
-            client_pair: client.ok_or_else(|| missing("--proxy-client-cert-file", CLIENT))?,
+            client_pair: client_pair(flags)?,
             identity: flags.identity,
             header_names: header_names(&flags.front_proxy)?,
             hold: flags.peer_hold,
@@ -191,6 +171,47 @@ impl GatewaySettings {
             .into_iter()
             .try_for_each(|(flag, file)| check_readable(flag, file))
     }
+}
+
+/// Where servers are, as far as the flags say it themselves.
+struct Servers {
+    upstream: Option<ServerAddress>,
+    peers: Vec<ServerAddress>,
+    names: Vec<ServerAddress>,
+    etcd: Option<EtcdSettings>,
+}
+
+impl Servers {
+    /// Some server has to be there to begin with: identity Leases are read through one.
+    fn new(flags: &GatewayFlags) -> Result<Self, SettingsError> {
+        let upstream = flags.upstream.as_deref();
+        let peers = flags.peer.iter().map(|url| server("--peer", url));
+        let names = flags.peer_dns.iter().map(|text| name("--peer-dns", text));
+        let servers = Self {
+            upstream: upstream.map(|url| server("--upstream", url)).transpose()?,
+            peers: peers.collect::<Result<_, _>>()?,
+            names: names.collect::<Result<_, _>>()?,
+            etcd: flags.etcd.settings()?,
+        };
+        let lists = [&servers.peers, &servers.names];
+        let named = servers.upstream.is_some() || lists.iter().any(|list| !list.is_empty());
+        match named || flags.peers_file.is_some() || servers.etcd.is_some() {
+            true => Ok(servers),
+            false => Err(SettingsError::NoServers),
+        }
+    }
+}
+
+fn serving_pair(flags: &GatewayFlags) -> Result<KeyPairFiles, SettingsError> {
+    let serving = flags.serving.pair()?;
+    serving.ok_or_else(|| missing("--tls-cert-file", SERVING))
+}
+
+fn client_pair(flags: &GatewayFlags) -> Result<KeyPairFiles, SettingsError> {
+    let names = ("--proxy-client-cert-file", "--proxy-client-key-file");
+    let (certificate, key) = (&flags.proxy_client_cert_file, &flags.proxy_client_key_file);
+    let client = pair(names, certificate, key)?;
+    client.ok_or_else(|| missing("--proxy-client-cert-file", CLIENT))
 }
 
 /// The names of identity headers, if any was given. They count without `--requestheader-client-ca-file` too: the servers

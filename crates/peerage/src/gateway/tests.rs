@@ -144,3 +144,31 @@ fn servers_may_come_from_anywhere_and_from_somewhere_they_must() {
         }
     }
 }
+
+#[test]
+fn the_own_address_can_be_moved_and_turned_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut needed = needed(directory.path());
+    needed.push("--peer=https://10.0.0.1:6443".to_owned());
+    let off = file(directory.path(), "off.yaml", "admin-bind-address: ''\n");
+    let off = format!("--config={off}");
+    for (words, expected) in [
+        (&[][..], Some("127.0.0.1:10440")),
+        (&["--admin-bind-address=[::1]:1"], Some("[::1]:1")),
+        (&["--admin-bind-address="], None),
+        (&["--admin-bind-address", ""], None),
+        (&[&off], None),
+    ] {
+        let words: Vec<&str> = needed
+            .iter()
+            .map(String::as_str)
+            .chain(words.iter().copied())
+            .collect();
+        let (flags, _) = parse(&words);
+        let admin = GatewaySettings::new(&flags).unwrap().admin;
+        let admin = admin.map(|it| it.to_string());
+        assert_eq!(admin.as_deref(), expected, "{words:?}");
+    }
+    let typed = ["peerage", "gateway", "--admin-bind-address=nowhere"];
+    assert!(cli::parse(typed.map(OsString::from)).is_err());
+}
