@@ -7,7 +7,7 @@
 //! Invariants: no two records have one address or one ID; there are never more records than the proxy takes, and those
 //! that are left out are the least believed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -54,7 +54,10 @@ pub(super) fn combine<'a>(
 struct Folded {
     entries: Vec<Entry>,
     by_address: HashMap<String, usize>,
+    /// By the server ID that a source gave.
     by_id: HashMap<Arc<str>, usize>,
+    /// What records are called, which is an ID or, for a server without one, its address as it was written.
+    names: HashSet<Arc<str>>,
     findings: Vec<Finding>,
 }
 
@@ -85,6 +88,7 @@ impl Folded {
 
     fn add(&mut self, source: &'static str, found: &Found, id: Arc<str>, address: String) {
         let at = self.entries.len();
+        let id = self.name(id, &found.address);
         self.by_address.insert(address, at);
         if let Some(id) = &found.id {
             self.by_id.entry(id.clone()).or_insert(at);
@@ -100,6 +104,20 @@ impl Folded {
             source,
             id: found.id.clone(),
         });
+    }
+
+    /// A name that no other record has: somebody's ID may be what another server without one is called.
+    fn name(&mut self, wanted: Arc<str>, address: &Authority) -> Arc<str> {
+        let mut name = wanted.clone();
+        let mut attempt = 1;
+        while !self.names.insert(name.clone()) {
+            name = match attempt {
+                1 => format!("{wanted}@{address}").into(),
+                _ => format!("{wanted}@{address}@{attempt}").into(),
+            };
+            attempt += 1;
+        }
+        name
     }
 
     /// Another word on the server at an address.
@@ -254,6 +272,27 @@ mod tests {
                 &["one_address_two_ids"],
             ),
             (
+                "an id that is written like the address of another server does not hide that one",
+                vec![
+                    ("file", vec![named("10.0.0.1:6443", "b:1")]),
+                    ("flags", vec![at("10.0.0.1:6443")]),
+                ],
+                &[
+                    "10.0.0.1:6443 b:1",
+                    "10.0.0.1:6443@10.0.0.1:6443 10.0.0.1:6443",
+                ],
+                &[],
+            ),
+            (
+                "nor does one that comes after it",
+                vec![
+                    ("flags", vec![at("10.0.0.1:6443")]),
+                    ("file", vec![named("10.0.0.1:6443", "b:1")]),
+                ],
+                &["10.0.0.1:6443 10.0.0.1:6443", "10.0.0.1:6443@b:1 b:1"],
+                &[],
+            ),
+            (
                 "an id that a later source gives to a known address is known from then on",
                 vec![
                     ("flags", vec![at("10.0.0.1:1")]),
@@ -307,13 +346,18 @@ mod tests {
         #[test]
         fn no_two_records_have_one_address_or_one_id(
             lists in proptest::collection::vec(
-                proptest::collection::vec((0u8..6, proptest::option::of(0u8..4)), 0..12), 1..4)
+                proptest::collection::vec((0u8..6, proptest::option::of(0u8..8)), 0..12), 1..4)
         ) {
             let lists: Vec<Vec<Found>> = lists
                 .into_iter()
                 .map(|list| {
                     let server = |(host, id): (u8, Option<u8>)| Found {
-                        id: id.map(|id| format!("id-{id}").into()),
+                        // IDs that are addresses, and such as are made here, are IDs too.
+                        id: id.map(|id| match id {
+                            0..3 => format!("id-{id}").into(),
+                            3..6 => format!("10.0.0.{id}:6443").into(),
+                            _ => format!("10.0.0.4:6443@10.0.0.{id}:6443").into(),
+                        }),
                         ..at(&format!("10.0.0.{host}:6443"))
                     };
                     list.into_iter().map(server).collect()
