@@ -91,6 +91,7 @@ pub use debug::DebugPeers;
 pub use front::{Answers, FrontOptions, Question, Writes};
 pub use options::{ForwardOptions, PollOptions, ProxyOptions};
 pub use peerage_core::{Exclusions, LocalApis, PeerView};
+pub use poll::{FRONT_ACCEPT, PEER_ACCEPT, peer_user};
 pub use record::{IdentityLease, PeerRecord};
 pub use render::{Rendering, Yaml};
 pub use service::{Behind, ProxyLayer, ProxyService};

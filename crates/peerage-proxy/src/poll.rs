@@ -23,8 +23,8 @@ use rand::RngExt;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use fetch::PEER_ACCEPT;
-pub(crate) use fetch::{FRONT_ACCEPT, Fetch, FetchError, Fetched, fetch};
+pub use fetch::{FRONT_ACCEPT, PEER_ACCEPT, peer_user};
+pub(crate) use fetch::{Fetch, FetchError, Fetched, fetch};
 use lists::{Asker, Lists};
 use schedule::{Rhythm, Schedule};
 

@@ -1,7 +1,7 @@
 //! What one server serves, asked of it or read from what was saved of it.
 //!
-//! A server is asked for its own aggregated documents (`profile=nopeer`) in the newest version that it has; one from
-//! before 1.26 answers legacy documents, and then every group-version is walked. What the documents mean, and which
+//! A server is asked for its own aggregated documents (`profile=nopeer`) in the newest version that it has, in the very
+//! words in which the gateway asks; one from before 1.26 answers legacy documents, and then every group-version is walked. What the documents mean, and which
 //! cannot be true, is `peerage-core`'s.
 //!
 //! Invariant: a group-version that could not be read is listed as stale and empty, never left out.
@@ -14,16 +14,12 @@ use peerage_core::discovery::{
     ApiGroup, ApiGroupDiscoveryList, DocumentError, from_legacy, read_api_resources,
     read_api_versions, read_core, read_groups, read_legacy_groups,
 };
+use peerage_proxy::FRONT_ACCEPT;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::client::{Answer, ApiClient, ClientError};
 
-/// What is asked for: the server's own document before the merged one, the newer version before the older, and
-/// whatever it has if it has neither.
-const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,\
-    application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
-    application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 /// How many group-versions are asked for at once.
 const WALKERS: usize = 8;
 /// The most group-versions that are walked.
@@ -141,7 +137,7 @@ pub async fn read(client: &ApiClient) -> Result<Discovery, DiscoveryError> {
 }
 
 async fn document(client: &ApiClient, path: &str) -> Result<bytes::Bytes, DiscoveryError> {
-    let answer = client.get_as(path, ACCEPT).await?;
+    let answer = client.get_as(path, FRONT_ACCEPT).await?;
     usable(path, answer)
 }
 

@@ -18,10 +18,10 @@ use tokio::time::{Instant, timeout_at};
 use crate::headers::{self, GUARD, GUARD_VALUE, PEER};
 
 /// What Kubernetes' servers put into Accept when they ask each other for discovery.
-pub(crate) const PEER_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+pub const PEER_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 
 /// What a front asks with: the same, and for the older form of servers from 1.26 to 1.29.
-pub(crate) const FRONT_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+pub const FRONT_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
 /// A document as it came, or the news that it is the one we have.
 #[derive(Debug)]
@@ -139,7 +139,8 @@ fn request(what: Fetch<'_>) -> Result<Request, http::Error> {
 }
 
 /// The user that Kubernetes' servers are when they ask each other for discovery.
-fn peer_user() -> User {
+#[must_use]
+pub fn peer_user() -> User {
     User {
         name: "system:apiserver".to_owned(),
         uid: "system:apiserver".to_owned(),

@@ -32,6 +32,9 @@ pub const HOLD_ANNOTATION: &str = "peerage.io/hold-seconds";
 /// Key prefix of the endpoint records, below the cluster's own.
 pub const ENDPOINTS: &str = "peerserverleases";
 
+/// Where the identity Leases are listed and watched; `&` and more may follow.
+pub const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?labelSelector=apiserver.kubernetes.io%2Fidentity%3Dkube-apiserver";
+
 /// The four bytes before every protobuf value.
 const MAGIC: &[u8; 4] = b"k8s\0";
 
@@ -124,7 +127,7 @@ impl LeaseFile {
                     .and_then(|text| text.parse().ok())
                     .map(Duration::from_secs),
             },
-            address: note(ADDRESS_ANNOTATION).and_then(|text| with_port(text)),
+            address: note(ADDRESS_ANNOTATION).and_then(|text| read_address(text)),
             id: metadata.name.into(),
         })
     }
@@ -145,8 +148,9 @@ impl Moment {
     }
 }
 
-/// A host and a port: a host alone is no address of a server.
-fn with_port(text: &str) -> Option<Authority> {
+/// Reads the address of a server, a host and a port: a host alone is none.
+#[must_use]
+pub fn read_address(text: &str) -> Option<Authority> {
     let authority: Authority = text.parse().ok()?;
     let plain = !authority.host().is_empty() && !text.contains('@');
     (plain && authority.port_u16().is_some_and(|port| port > 0)).then_some(authority)
@@ -192,9 +196,9 @@ impl EndpointsFile {
 fn address(ip: Option<&str>, port: Option<u16>) -> Option<Authority> {
     let (ip, port) = (ip?, port?);
     if ip.contains(':') {
-        with_port(&format!("[{ip}]:{port}"))
+        read_address(&format!("[{ip}]:{port}"))
     } else {
-        with_port(&format!("{ip}:{port}"))
+        read_address(&format!("{ip}:{port}"))
     }
 }
 
@@ -411,7 +415,7 @@ mod tests {
             ("10.0.0.1:6443/path", false),
             ("", false),
         ] {
-            assert_eq!(with_port(text).is_some(), good, "{text}");
+            assert_eq!(read_address(text).is_some(), good, "{text}");
         }
     }
 

@@ -7,8 +7,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::future::{join_all, join3};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderMap;
 use jiff::Timestamp;
+use peerage_auth::identity_headers::{self, Family};
+use peerage_proxy::headers::{GUARD, GUARD_VALUE};
+use peerage_proxy::record::registered::LEASES;
+use peerage_proxy::{PEER_ACCEPT, peer_user};
 
 use super::apis::{self, Differing};
 use super::handshake::{self, HandshakeError};
@@ -17,7 +21,7 @@ use super::world::{
     Ahead, Answers, Asked, CommandLine, Gateway, Got, Port, Problem, ReadThrough, Server, Shown,
     World, good,
 };
-use crate::client::{ApiClient, LOCAL, MERGED, chain};
+use crate::client::{ApiClient, MERGED, chain};
 use crate::discovery::{self, DiscoveryError};
 use crate::targets::Target;
 
@@ -30,7 +34,6 @@ const MOST_READ: usize = 16;
 /// The most ports that are tried.
 const MOST_PORTS: usize = 64;
 
-const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?labelSelector=apiserver.kubernetes.io/identity%3Dkube-apiserver&limit=500";
 const ENDPOINTS: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io/service-name%3Dkubernetes";
 const CONFIG: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 const PODS: &str =
@@ -66,8 +69,9 @@ pub(super) async fn gather(plan: &Plan) -> World {
         })
         .collect();
     let one = |path| shared(&clients, path, plan.wait);
+    let leases = format!("{LEASES}&limit=500");
     let (leases, endpoints, (config, pods)) = join3(
-        one(LEASES),
+        one(&leases),
         one(ENDPOINTS),
         futures::future::join(one(CONFIG), one(PODS)),
     )
@@ -103,7 +107,8 @@ pub(super) async fn of_cluster(plan: &Plan) -> (Got, Got) {
         .map(|target| ApiClient::new(&target.connection).ok())
         .collect();
     let one = |path| shared(&clients, path, plan.wait);
-    futures::future::join(one(LEASES), one(PODS)).await
+    let leases = format!("{LEASES}&limit=500");
+    futures::future::join(one(&leases), one(PODS)).await
 }
 
 async fn get(client: &ApiClient, path: &str, accept: &str, wait: Duration) -> Got {
@@ -252,25 +257,16 @@ async fn as_peer(server: &Server, plan: &Plan) -> Option<Got> {
         Ok(client) => client.with_headers(peer_headers()),
         Err(error) => return Some(Err(chain(&error))),
     };
-    Some(get(&client, "/apis", LOCAL, plan.wait).await)
+    Some(get(&client, "/apis", PEER_ACCEPT, plan.wait).await)
 }
 
-/// The headers by which kube-apiservers ask each other for discovery.
+/// The headers by which kube-apiservers ask each other for discovery, and the gateway asks them.
 fn peer_headers() -> HeaderMap {
-    let headers = [
-        ("x-remote-user", "system:apiserver"),
-        ("x-remote-group", "system:authenticated"),
-        ("x-kubernetes-peer-proxied", "true"),
-    ];
+    let mut headers = HeaderMap::new();
+    // Who it is is plain text, which headers can carry.
+    let _ = identity_headers::set_as(&Family::FrontProxy, &mut headers, &peer_user());
+    headers.insert(GUARD, GUARD_VALUE);
     headers
-        .into_iter()
-        .map(|(name, value)| {
-            (
-                HeaderName::from_static(name),
-                HeaderValue::from_static(value),
-            )
-        })
-        .collect()
 }
 
 /// The same object read through the first server that gives it; else the most telling refusal.
@@ -382,4 +378,26 @@ fn first_of(path: &str, resource: &Differing, list: &Got) -> Option<String> {
         ),
         None => format!("{path}/{name}"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_asked_as_its_peers_and_the_gateway_ask_it() {
+        let headers = peer_headers();
+        for (name, value) in [
+            ("x-remote-user", "system:apiserver"),
+            ("x-remote-uid", "system:apiserver"),
+            ("x-remote-group", "system:authenticated"),
+            ("x-kubernetes-peer-proxied", "true"),
+        ] {
+            assert_eq!(
+                headers.get(name).map(|it| it.as_bytes()),
+                Some(value.as_bytes()),
+                "{name}"
+            );
+        }
+    }
 }

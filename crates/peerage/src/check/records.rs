@@ -3,9 +3,11 @@
 //! The endpoint records beside them are in etcd alone and not served; a server whose Lease is renewed has one as a rule.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use peerage_apiserver::server_id;
+use peerage_proxy::record::registered::{self, ADDRESS_ANNOTATION};
 use serde_json::Value;
 
 use super::report::Item;
@@ -36,19 +38,22 @@ pub(super) struct Lease {
 }
 
 impl Lease {
+    /// What the gateway and the servers read of it, and what they do not need but a reader of the checklist does.
     fn read(lease: &Value) -> Self {
         let metadata = &lease["metadata"];
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        let annotation = |key: &str| text(&metadata["annotations"][key]);
-        let spec = &lease["spec"];
+        let registered = registered::read_lease(lease.to_string().as_bytes());
+        let registered = registered.map(|it| it.lease);
+        let read = registered.as_ref();
+        let seconds = |it: Duration| i64::try_from(it.as_secs()).unwrap_or(i64::MAX);
         Self {
             name: text(&metadata["name"]).unwrap_or_default(),
             hostname: text(&metadata["labels"]["kubernetes.io/hostname"]).unwrap_or_default(),
-            address: annotation("kubernetes.io/peer-advertise-address"),
-            held: spec["holderIdentity"].is_string(),
-            renewed: spec["renewTime"].as_str().and_then(|it| it.parse().ok()),
-            duration: spec["leaseDurationSeconds"].as_i64(),
-            hold: annotation("peerage.io/hold-seconds").and_then(|it| it.parse().ok()),
+            address: text(&metadata["annotations"][ADDRESS_ANNOTATION]),
+            held: read.is_some(),
+            renewed: read.and_then(|it| it.renew_time?.try_into().ok()),
+            duration: read.and_then(|it| it.duration).map(seconds),
+            hold: read.and_then(|it| it.hold).map(seconds),
         }
     }
 
@@ -79,17 +84,9 @@ pub(super) fn leases(got: &Got) -> Vec<Lease> {
     items.unwrap_or_default().iter().map(Lease::read).collect()
 }
 
-/// An address that can be connected to: `IP:port`, or a host name and port.
+/// Whether peers and the gateway take a text for an address.
 pub(super) fn is_socket(address: &str) -> bool {
-    let Some((host, port)) = address.rsplit_once(':') else {
-        return false;
-    };
-    let bracketed = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
-    let host_is_fine = match bracketed {
-        Some(v6) => v6.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => !host.is_empty() && !host.contains([':', '[', ']']),
-    };
-    host_is_fine && port.parse::<u16>().is_ok_and(|port| port > 0)
+    registered::read_address(address).is_some()
 }
 
 /// Now by the servers' clocks, by which Leases are written.
@@ -435,6 +432,8 @@ mod tests {
             ("10.0.0.1:http", false),
             (":6443", false),
             ("[x]:1", false),
+            ("user@10.0.0.1:6443", false),
+            ("10.0.0.1:6443/path", false),
         ] {
             assert_eq!(is_socket(text), good, "{text}");
         }
@@ -442,7 +441,7 @@ mod tests {
 
     #[test]
     fn a_lease_is_read_as_servers_write_it() {
-        let written = json!({"metadata": {"name": "n", "labels": {"kubernetes.io/hostname": "h"},
+        let written = json!({"metadata": {"name": "n", "labels": {"kubernetes.io/hostname": "h", "apiserver.kubernetes.io/identity": "kube-apiserver"},
             "annotations": {"kubernetes.io/peer-advertise-address": "10.0.0.1:1", "peerage.io/hold-seconds": "600"}},
             "spec": {"holderIdentity": "n_u", "leaseDurationSeconds": 3600, "renewTime": "2026-11-29T12:00:00.000001Z"}});
         let read = Lease::read(&written);

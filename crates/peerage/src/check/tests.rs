@@ -175,7 +175,7 @@ fn lease(hostname: &str, address: &str) -> Value {
     json!({
         "metadata": {
             "name": server_id(hostname),
-            "labels": {"kubernetes.io/hostname": hostname},
+            "labels": {"kubernetes.io/hostname": hostname, "apiserver.kubernetes.io/identity": "kube-apiserver"},
             "annotations": {"kubernetes.io/peer-advertise-address": address},
         },
         "spec": {"holderIdentity": "x", "leaseDurationSeconds": 3600, "renewTime": "2030-06-01T11:59:55Z"},

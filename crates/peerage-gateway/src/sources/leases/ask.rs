@@ -11,7 +11,7 @@ use http_body_util::BodyExt as _;
 use peerage_auth::identity_headers::{self, IdentityError};
 use peerage_http::body::{self, CollectError};
 use peerage_http::{Request, Response, SendError, Upstream};
-use peerage_proxy::record::registered::{self, Registered};
+use peerage_proxy::record::registered::{self, LEASES, Registered};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
@@ -24,9 +24,9 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(10);
 const LIST_LIMIT: usize = 4 << 20;
 const LINE_LIMIT: usize = 256 << 10;
 /// All labelled Leases of `kube-system`; more than five hundred are no control plane.
-const LIST: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?labelSelector=apiserver.kubernetes.io%2Fidentity%3Dkube-apiserver&limit=500";
+const MOST: usize = 500;
 /// A watch is begun anew every few minutes, so that nothing that was missed stays missed.
-const WATCH: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?labelSelector=apiserver.kubernetes.io%2Fidentity%3Dkube-apiserver&watch=true&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion=";
+const WATCH: &str = "watch=true&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion=";
 
 /// Why Leases could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +84,7 @@ pub(super) struct List {
 pub(super) async fn list(upstream: &Upstream, user: Option<&LeaseUser>) -> Result<List, AskError> {
     let deadline = Instant::now() + DEADLINE;
     let answer = async {
-        let response = send(upstream, user, LIST).await?;
+        let response = send(upstream, user, &format!("{LEASES}&limit={MOST}")).await?;
         let bytes = body::collect(response.into_body(), LIST_LIMIT, DEADLINE).await?;
         read_list(&bytes)
     };
@@ -99,7 +99,7 @@ pub(super) async fn watch(
     user: Option<&LeaseUser>,
     version: &str,
 ) -> Result<Lines, AskError> {
-    let target = format!("{WATCH}{version}");
+    let target = format!("{LEASES}&{WATCH}{version}");
     let response = send(upstream, user, &target).await?;
     Ok(Lines {
         body: response.into_body(),
