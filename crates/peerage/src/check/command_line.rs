@@ -70,36 +70,67 @@ pub(super) const NEEDED: [Needed; 7] = [
     },
 ];
 
+/// What one word, or two, of a command line say of a flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Given<'a> {
+    /// `--flag` alone: on, if it is a switch; else the server would not start.
+    Bare,
+    /// `--flag=value` or `--flag value`; the value may be empty, which is as good as none.
+    Value(&'a str),
+}
+
 impl CommandLine {
-    /// The value of a flag; the last one counts, and a flag without a value is true.
-    pub(super) fn value(&self, flag: &str) -> Option<&str> {
-        let value = |arg: &'_ String| -> Option<(usize, usize)> {
-            let name = arg.trim_start_matches('-');
-            let rest = name.strip_prefix(flag)?;
-            let at = arg.len() - rest.len();
-            match rest.as_bytes().first() {
-                None => Some((at, at)),
-                Some(b'=') => Some((at + 1, arg.len())),
-                Some(_) => None,
+    /// What is said of a flag, from the first time to the last.
+    fn given(&self, flag: &str) -> impl Iterator<Item = Given<'_>> {
+        self.args.iter().enumerate().filter_map(move |(at, arg)| {
+            let rest = arg.strip_prefix("--")?;
+            let (name, value) = match rest.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (rest, None),
+            };
+            // Kubernetes' flags may be written with underscores.
+            if name.replace('_', "-") != flag {
+                return None;
             }
-        };
-        let found = self.args.iter().rev().find_map(|arg| {
-            let (from, to) = value(arg)?;
-            arg.get(from..to)
-        });
-        found.map(|text| if text.is_empty() { "true" } else { text })
+            let next = || self.args.get(at + 1).map(String::as_str);
+            let value = value.or_else(|| next().filter(|it| !it.starts_with('-')));
+            Some(value.map_or(Given::Bare, Given::Value))
+        })
+    }
+
+    /// What is said of a flag; the last time counts. None if nothing is.
+    pub(super) fn last(&self, flag: &str) -> Option<Given<'_>> {
+        self.given(flag).last()
+    }
+
+    /// The value of a flag, if it has one.
+    pub(super) fn value(&self, flag: &str) -> Option<&str> {
+        match self.last(flag) {
+            Some(Given::Value(value)) if !value.is_empty() => Some(value),
+            _ => None,
+        }
+    }
+
+    /// All feature gates as they are written, name and value; every `--feature-gates` counts, and of one gate the last.
+    pub(super) fn gates(&self) -> impl DoubleEndedIterator<Item = (&str, &str)> {
+        let lists: Vec<&str> = self
+            .given("feature-gates")
+            .filter_map(|given| match given {
+                Given::Value(list) => Some(list),
+                Given::Bare => None,
+            })
+            .collect();
+        let words = lists.into_iter().flat_map(|list| list.split(','));
+        words.filter_map(|word| {
+            let (name, value) = word.split_once('=')?;
+            Some((gate_name(name), value.trim()))
+        })
     }
 
     /// What it says of a feature gate.
     pub(super) fn gate(&self, gate: &str) -> Option<bool> {
-        let gates = self.value("feature-gates")?;
-        let own = |word: &str| {
-            let (name, value) = word.split_once('=')?;
-            // Emulated versions are written `kube:Gate=true`.
-            let name = name.trim().rsplit(':').next()?;
-            (name == gate).then(|| value.trim().eq_ignore_ascii_case("true"))
-        };
-        gates.split(',').rev().find_map(own)
+        let (_, value) = self.gates().rev().find(|(name, _)| *name == gate)?;
+        Some(value.eq_ignore_ascii_case("true"))
     }
 
     /// The release whose defaults hold.
@@ -125,6 +156,12 @@ impl CommandLine {
         let missing = |needed: &Needed| self.value(needed.flag).is_none();
         NEEDED.into_iter().filter(missing).collect()
     }
+}
+
+/// The name of a gate, which may have its component before it: `kube:Gate`.
+fn gate_name(text: &str) -> &str {
+    let text = text.trim();
+    text.strip_prefix("kube:").unwrap_or(text)
 }
 
 /// The command lines of kube-apiservers in a list of pods, or in one pod.
@@ -226,7 +263,11 @@ fn judge_line(line: &CommandLine) -> Item {
         fixes.push(format!("--feature-gates={GATE}=true"));
     }
     for needed in line.missing() {
-        says.push(format!("no --{}: {}", needed.flag, needed.without));
+        let how = match line.last(needed.flag) {
+            None => "no",
+            Some(_) => "no value after",
+        };
+        says.push(format!("{how} --{}: {}", needed.flag, needed.without));
         fixes.push(format!("--{}={}", needed.flag, needed.value));
     }
     let ignored: Vec<_> = ["peer-advertise-ip", "peer-advertise-port"]
@@ -291,6 +332,29 @@ mod tests {
             ("1.35", &[PEER_CA, GATE_ON], Verdict::Pass, ""),
             (
                 "1.37",
+                &["--peer-ca-file="],
+                Verdict::Fail,
+                "no value after --peer-ca-file",
+            ),
+            (
+                "1.37",
+                &["--peer-ca-file"],
+                Verdict::Fail,
+                "no value after --peer-ca-file",
+            ),
+            ("1.37", &["--peer-ca-file", "/ca.crt"], Verdict::Pass, ""),
+            (
+                "1.35",
+                &[
+                    PEER_CA,
+                    "--feature-gates",
+                    "UnknownVersionInteroperabilityProxy=true",
+                ],
+                Verdict::Pass,
+                "",
+            ),
+            (
+                "1.37",
                 &[PEER_CA, "--emulated-version=kube:1.35"],
                 Verdict::Fail,
                 "the gate",
@@ -341,7 +405,44 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].release, Some(Release(1, 36)));
         assert_eq!(found[0].value("v"), Some("4"));
-        assert_eq!(found[0].value("allow-privileged"), Some("true"));
-        assert_eq!(found[0].value("allow"), None);
+        assert_eq!(found[0].last("allow-privileged"), Some(Given::Bare));
+        assert_eq!(found[0].last("allow"), None);
+    }
+
+    #[test]
+    fn a_flag_may_be_absent_bare_or_have_a_value_in_one_word_or_two() {
+        for (args, expected) in [
+            (&["--other=1", "a"][..], None),
+            (&["a=1", "-a=1"], None),
+            (&["--a"], Some(Given::Bare)),
+            (&["--a", "--b"], Some(Given::Bare)),
+            (&["--a="], Some(Given::Value(""))),
+            (&["--a=1"], Some(Given::Value("1"))),
+            (&["--a=1=2"], Some(Given::Value("1=2"))),
+            (&["--a", "1"], Some(Given::Value("1"))),
+            (&["--a=1", "--a", "2", "--b"], Some(Given::Value("2"))),
+            (&["--a=1", "--a="], Some(Given::Value(""))),
+        ] {
+            assert_eq!(line("1.37", args).last("a"), expected, "{args:?}");
+        }
+        assert_eq!(line("1.37", &["--a_b=1"]).value("a-b"), Some("1"));
+    }
+
+    #[test]
+    fn every_list_of_gates_counts_and_of_one_gate_the_last_word() {
+        let words = [
+            "--feature-gates",
+            "X=true,kube:Y=True",
+            "--feature-gates=X=false, Z=true",
+        ];
+        let line = line("1.37", &words);
+        for (gate, expected) in [
+            ("X", Some(false)),
+            ("Y", Some(true)),
+            ("Z", Some(true)),
+            ("W", None),
+        ] {
+            assert_eq!(line.gate(gate), expected, "{gate}");
+        }
     }
 }

@@ -3,6 +3,9 @@
 //! What the servers tell (their Leases, and the pods of kube-apiservers) is filled in; without servers there are
 //! placeholders. Everything printed is YAML or a unit file with comments that say what to do with it.
 
+mod gates;
+mod network_policy;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -11,6 +14,7 @@ use super::gather::{self, Plan};
 use super::records;
 use super::world::{CommandLine, good};
 use crate::exit::Failure;
+use gates::Gates;
 
 /// What to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -79,7 +83,7 @@ fn text(what: What, facts: &Facts) -> String {
         What::KubeadmV1beta3 => kubeadm("v1beta3", facts),
         What::StaticPod => static_pod(facts),
         What::Systemd => systemd(facts),
-        What::NetworkPolicy => network_policy(facts),
+        What::NetworkPolicy => network_policy::text(&facts.addresses),
     }
 }
 
@@ -94,20 +98,11 @@ fn missing(facts: &Facts) -> BTreeMap<&'static str, String> {
         return missing;
     }
     for line in &facts.lines {
-        missing.extend(
-            line.missing()
-                .iter()
-                .map(|it| (it.flag, it.value.to_owned())),
-        );
-        if line.lacks_gate() {
-            let others = line.value("feature-gates").unwrap_or_default();
-            let others = others
-                .split(',')
-                .filter(|it| !it.is_empty() && !it.contains(GATE));
-            let gate = format!("{GATE}=true");
-            let gates: Vec<&str> = others.chain([gate.as_str()]).collect();
-            missing.insert("feature-gates", gates.join(","));
-        }
+        let lacks = line.missing();
+        missing.extend(lacks.iter().map(|it| (it.flag, it.value.to_owned())));
+    }
+    if facts.lines.iter().any(CommandLine::lacks_gate) {
+        missing.insert("feature-gates", Gates::of(&facts.lines).with_proxy());
     }
     missing
 }
@@ -125,14 +120,27 @@ fn kubeadm(version: &str, facts: &Facts) -> String {
                 .join(", ")
         );
     }
-    let mut text = String::new();
+    let mut text = what_for(facts, missing.contains_key("feature-gates"));
     let _ = writeln!(
         text,
-        "# What kube-apiservers need for Kubernetes' own proxy, beside what kubeadm sets.\n\
-         # Merge it into the ClusterConfiguration (kubectl -n kube-system get configmap kubeadm-config -o yaml), then on each\n\
-         # control plane node, one after another: kubeadm init phase control-plane apiserver --config FILE"
+        "apiVersion: kubeadm.k8s.io/{version}\nkind: ClusterConfiguration\napiServer:\n  extraArgs:"
     );
-    if facts.lines.is_empty() && missing.contains_key("feature-gates") {
+    for (name, value) in missing {
+        let _ = match version {
+            "v1beta3" => writeln!(text, "    {name}: \"{value}\""),
+            _ => writeln!(text, "  - name: {name}\n    value: \"{value}\""),
+        };
+    }
+    text.trim_end().to_owned()
+}
+
+/// What to do with the configuration, who lacks what of it, and what in it needs a decision.
+fn what_for(facts: &Facts, with_gates: bool) -> String {
+    let mut text = "# What kube-apiservers need for Kubernetes' own proxy, beside what kubeadm sets.\n\
+         # Merge it into the ClusterConfiguration (kubectl -n kube-system get configmap kubeadm-config -o yaml), then on each\n\
+         # control plane node, one after another: kubeadm init phase control-plane apiserver --config FILE\n"
+        .to_owned();
+    if facts.lines.is_empty() && with_gates {
         let _ = writeln!(
             text,
             "# The gate is on by default since {ON_BY_DEFAULT}; there feature-gates can be left out."
@@ -147,17 +155,12 @@ fn kubeadm(version: &str, facts: &Facts) -> String {
             let _ = writeln!(text, "# {} lacks {}", line.origin, lacks.join(", "));
         }
     }
-    let _ = writeln!(
-        text,
-        "apiVersion: kubeadm.k8s.io/{version}\nkind: ClusterConfiguration\napiServer:\n  extraArgs:"
-    );
-    for (name, value) in missing {
-        let _ = match version {
-            "v1beta3" => writeln!(text, "    {name}: \"{value}\""),
-            _ => writeln!(text, "  - name: {name}\n    value: \"{value}\""),
-        };
+    if with_gates {
+        for conflict in Gates::of(&facts.lines).conflicts {
+            let _ = writeln!(text, "# {conflict}");
+        }
     }
-    text.trim_end().to_owned()
+    text
 }
 
 /// The gateway's flags as a sidecar.
@@ -288,74 +291,6 @@ WantedBy=multi-user.target",
     )
 }
 
-fn network_policy(facts: &Facts) -> String {
-    let addresses = match facts.addresses.as_slice() {
-        [] => vec!["10.0.0.1:6443".to_owned(), "10.0.0.2:6443".to_owned()],
-        addresses => addresses.to_vec(),
-    };
-    let mut rules = String::new();
-    let mut by_family: [Vec<String>; 2] = Default::default();
-    for address in &addresses {
-        let Ok(socket) = address.parse::<std::net::SocketAddr>() else {
-            let _ = writeln!(rules, "  # {address} is a host name; put its address here");
-            continue;
-        };
-        let (ip, port) = (socket.ip(), socket.port());
-        let (bits, family) = if ip.is_ipv4() { (32, 0) } else { (128, 1) };
-        let ip_text = ip.to_string();
-        if !by_family[family].contains(&ip_text) {
-            by_family[family].push(ip_text);
-        }
-        let _ = writeln!(
-            rules,
-            "  - to:\n    - ipBlock:\n        cidr: {ip}/{bits}\n    ports:\n    - protocol: TCP\n      port: {port}"
-        );
-    }
-    let mut ports: Vec<&str> = addresses
-        .iter()
-        .filter_map(|it| it.rsplit_once(':').map(|it| it.1))
-        .collect();
-    ports.sort_unstable();
-    ports.dedup();
-    let hosts: String = ["ip saddr", "ip6 saddr"]
-        .iter()
-        .zip(&by_family)
-        .filter(|(_, ips)| !ips.is_empty())
-        .map(|(what, ips)| {
-            format!(
-                "#   nft add rule inet filter input {what} '{{ {} }}' tcp dport '{{ {} }}' accept\n",
-                ips.join(", "),
-                ports.join(", ")
-            )
-        })
-        .collect();
-    format!(
-        "# Servers reach each other at: {list}
-# kube-apiservers and sidecars are in their hosts' network, which NetworkPolicies do not reach; on each host:
-{hosts}\
-# `peerage gateway` as a balancer in pods of its own (label app.kubernetes.io/name: peerage-gateway) needs:
-apiVersion: networking.k8s.io/v1
-kind: NetworkPolicy
-metadata:
-  name: peerage-gateway
-  namespace: kube-system
-spec:
-  podSelector:
-    matchLabels:
-      app.kubernetes.io/name: peerage-gateway
-  policyTypes: [Ingress, Egress]
-  ingress:
-  - ports:
-    - protocol: TCP
-      port: {SECURE_PORT}
-  egress:
-{rules}",
-        list = addresses.join(", ")
-    )
-    .trim_end()
-    .to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -408,6 +343,35 @@ mod tests {
             ..Facts::default()
         };
         assert!(text(What::Kubeadm, &facts).starts_with("# Nothing is missing"));
+    }
+
+    #[test]
+    fn no_gate_of_any_server_is_lost_and_a_conflict_is_told() {
+        let facts = Facts {
+            lines: vec![
+                line("1.35", &["--feature-gates=A=true,C=true"]),
+                line(
+                    "1.34",
+                    &["--feature-gates=A=false", "--feature-gates", "B=true"],
+                ),
+                // It lacks nothing of the gate, and its own gates hold all the same.
+                line("1.37", &["--feature-gates=kube:D=false"]),
+            ],
+            ..Facts::default()
+        };
+        let shown = text(What::Kubeadm, &facts);
+        let document = yaml(&shown);
+        let args = document["apiServer"]["extraArgs"].as_array().unwrap();
+        let gates = args
+            .iter()
+            .find(|it| it["name"] == "feature-gates")
+            .unwrap();
+        let expected = format!("A=true,C=true,B=true,D=false,{GATE}=true");
+        assert_eq!(gates["value"], expected);
+        let conflict =
+            "# Decide on the gate A: true on kube-apiserver-1.35, false on kube-apiserver-1.34";
+        assert!(shown.contains(conflict), "{shown}");
+        assert_eq!(shown.matches("Decide").count(), 1, "{shown}");
     }
 
     #[test]

@@ -1,0 +1,89 @@
+//! What lets servers and gateways reach each other: a NetworkPolicy, and rules for hosts, which such a policy does not
+//! reach.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+use super::SECURE_PORT;
+
+/// The policy, for servers at these addresses; for placeholders if there are none.
+pub(super) fn text(addresses: &[String]) -> String {
+    let placeholders = ["10.0.0.1:6443".to_owned(), "10.0.0.2:6443".to_owned()];
+    let addresses = match addresses {
+        [] => &placeholders,
+        addresses => addresses,
+    };
+    let (rules, hosts) = (egress(addresses), host_rules(addresses));
+    format!(
+        "# Servers reach each other at: {list}
+# kube-apiservers and sidecars are in their hosts' network, which NetworkPolicies do not reach; on each host:
+{hosts}\
+# `peerage gateway` as a balancer in pods of its own (label app.kubernetes.io/name: peerage-gateway) needs:
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: peerage-gateway
+  namespace: kube-system
+spec:
+  podSelector:
+    matchLabels:
+      app.kubernetes.io/name: peerage-gateway
+  policyTypes: [Ingress, Egress]
+  ingress:
+  - ports:
+    - protocol: TCP
+      port: {SECURE_PORT}
+  egress:
+{rules}",
+        list = addresses.join(", ")
+    )
+    .trim_end()
+    .to_owned()
+}
+
+/// The addresses that gateways connect to.
+fn egress(addresses: &[String]) -> String {
+    let mut rules = String::new();
+    for address in addresses {
+        let Ok(socket) = address.parse::<SocketAddr>() else {
+            let _ = writeln!(rules, "  # {address} is a host name; put its address here");
+            continue;
+        };
+        let (ip, port) = (socket.ip(), socket.port());
+        let bits = if ip.is_ipv4() { 32 } else { 128 };
+        let _ = writeln!(
+            rules,
+            "  - to:\n    - ipBlock:\n        cidr: {ip}/{bits}\n    ports:\n    - protocol: TCP\n      port: {port}"
+        );
+    }
+    rules
+}
+
+/// Who may connect to a server's host, for each family of addresses.
+fn host_rules(addresses: &[String]) -> String {
+    let mut ports: Vec<&str> = addresses
+        .iter()
+        .filter_map(|it| it.rsplit_once(':').map(|it| it.1))
+        .collect();
+    ports.sort_unstable();
+    ports.dedup();
+    let sockets = addresses
+        .iter()
+        .filter_map(|it| it.parse::<SocketAddr>().ok());
+    let mut by_family: [Vec<String>; 2] = Default::default();
+    for ip in sockets.map(|it| it.ip()) {
+        let ips = &mut by_family[usize::from(ip.is_ipv6())];
+        if !ips.contains(&ip.to_string()) {
+            ips.push(ip.to_string());
+        }
+    }
+    let rule = |(what, ips): (&str, &Vec<String>)| {
+        format!(
+            "#   nft add rule inet filter input {what} '{{ {} }}' tcp dport '{{ {} }}' accept\n",
+            ips.join(", "),
+            ports.join(", ")
+        )
+    };
+    let rules = ["ip saddr", "ip6 saddr"].into_iter().zip(&by_family);
+    rules.filter(|(_, ips)| !ips.is_empty()).map(rule).collect()
+}
