@@ -15,8 +15,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::StatusCode;
-use peerage_auth::audit::{self, AuditLog};
-use peerage_auth::{Authenticator, PassedCredentials, VerifiedPeer};
+use http::request::Parts;
+use peerage_auth::audit::{self, AuditContext, AuditLog};
+use peerage_auth::{Authenticated, Authenticator, PassedCredentials, VerifiedPeer};
 use peerage_core::{RequestInfo, Status, User};
 use peerage_http::{ConnInfo, Drain, HttpService, Request, Response, closing};
 use peerage_proxy::{Form, Rendering, headers};
@@ -82,7 +83,7 @@ impl Chain {
     }
 
     /// From authentication on.
-    async fn identified(mut self, request: Request, info: &Arc<RequestInfo<'static>>) -> Response {
+    async fn identified(self, request: Request, info: &Arc<RequestInfo<'static>>) -> Response {
         let form = Form::of(&request, info);
         let (mut parts, body) = request.into_parts();
         let Some(conn) = parts.extensions.get::<ConnInfo>().cloned() else {
@@ -92,52 +93,66 @@ impl Chain {
         let id = audit::audit_id(&parts.headers);
         let log = self.shared.audit.clone();
         log.ready().await;
-        let known = self
-            .shared
-            .authenticator
-            .authenticate_certificate(&mut parts, &conn);
+        let authenticator = &self.shared.authenticator;
+        let known = authenticator.authenticate_certificate(&mut parts, &conn);
         let user = match &known {
             Ok(Some(known)) => known.user.clone(),
             // Whose credentials they are is found out by the server that gets them.
             Ok(None) | Err(_) => Arc::new(User::default()),
         };
         let record = log.begin(&id, &user, info, &parts.headers, &conn);
-        match known {
-            Ok(Some(known)) => {
-                if known.verified_peer {
-                    parts.extensions.insert(VerifiedPeer);
-                }
-                parts.extensions.insert(known.user);
-            }
-            Ok(None) => {
-                parts.extensions.insert(PassedCredentials);
+        let response = match known {
+            Ok(known) => {
+                introduce(&mut parts, known);
+                parts.extensions.insert(record.clone());
+                let request = Request::from_parts(parts, body);
+                self.observed(request, info, &record).await
             }
             Err(error) => {
                 tracing::debug!(%error, remote = %conn.remote, "not authenticated");
                 let status = Status::unauthorized();
                 record.fail(&status);
                 let response = form.say(&status, &self.shared.rendering);
-                return audit::numbered(&id, record.respond(response, false));
+                record.respond(response, false)
             }
-        }
-        parts.extensions.insert(record.clone());
-        let long_running = info.is_long_running() || peerage_http::is_upgrade(&parts.headers);
-        let drain = parts.extensions.get::<Drain>().cloned();
-        let watch = info.verb() == "watch";
-        let request = Request::from_parts(parts, body);
+        };
+        audit::numbered(&id, response)
+    }
+
+    /// From the proxy on, with what becomes of it recorded.
+    async fn observed(
+        mut self,
+        request: Request,
+        info: &RequestInfo<'_>,
+        record: &AuditContext,
+    ) -> Response {
+        let long_running = info.is_long_running() || peerage_http::is_upgrade(request.headers());
+        let drain = request.extensions().get::<Drain>().cloned();
+        let drain = drain.filter(|_| info.verb() == "watch");
         let answer = async move {
             let response = match self.inner.call(request).await {
                 Ok(response) => response,
                 Err(never) => match never {},
             };
-            match drain.filter(|_| watch) {
+            match drain {
                 Some(drain) => closing::end_with(response, drain.closing),
                 None => response,
             }
         };
-        let response = audit::observe(&record, long_running, Box::pin(answer)).await;
-        audit::numbered(&id, response)
+        audit::observe(record, long_running, Box::pin(answer)).await
     }
+}
+
+/// Tells those who come after what was found out of the client.
+fn introduce(parts: &mut Parts, known: Option<Authenticated>) {
+    let Some(known) = known else {
+        parts.extensions.insert(PassedCredentials);
+        return;
+    };
+    if known.verified_peer {
+        parts.extensions.insert(VerifiedPeer);
+    }
+    parts.extensions.insert(known.user);
 }
 
 impl Service<Request> for Chain {
