@@ -296,10 +296,20 @@ mod tests {
     }
 
     #[test]
-    fn damaged_values_are_nothing() {
+    fn a_value_that_is_cut_short_is_nothing_or_whole() {
         let value = endpoints("a", "127.0.0.1", 1, 1);
+        let whole = open_typed(&value).expect("it opens");
+        // The two empty texts of two bytes each that come last say nothing.
+        let least = value.len() - 4;
         for cut in 0..value.len() {
-            let _ = open_typed(&value[..cut]).map(|(_, raw)| Endpoints::decode(raw.as_slice()));
+            let opened = open_typed(&value[..cut]);
+            let expected = (cut == least || cut == least + 2).then(|| whole.clone());
+            assert_eq!(opened, expected, "{cut} of {}", value.len());
+        }
+        for cut in 1..whole.1.len() {
+            let message = Endpoints::decode(&whole.1[..cut]);
+            let ports = message.map_or(0, |it| it.subsets.len());
+            assert_eq!(ports, 0, "half a subset is none");
         }
         assert_eq!(open_typed(b"{}"), None);
     }
