@@ -7,6 +7,7 @@
 //! Invariant: bytes of any kind are a record or nothing, never a panic.
 
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -152,7 +153,12 @@ impl Moment {
 #[must_use]
 pub fn read_address(text: &str) -> Option<Authority> {
     let authority: Authority = text.parse().ok()?;
-    let plain = !authority.host().is_empty() && !text.contains('@');
+    let host = authority.host();
+    let is_host = match host.strip_prefix('[').and_then(|it| it.strip_suffix(']')) {
+        Some(v6) => v6.parse::<Ipv6Addr>().is_ok(),
+        None => !host.is_empty(),
+    };
+    let plain = is_host && !text.contains('@');
     (plain && authority.port_u16().is_some_and(|port| port > 0)).then_some(authority)
 }
 
@@ -411,6 +417,10 @@ mod tests {
             ("10.0.0.1:0", false),
             ("10.0.0.1:99999", false),
             ("me@10.0.0.1:6443", false),
+            ("me@[::1]:6443", false),
+            ("[::1]:6443", true),
+            ("[x]:6443", false),
+            ("::1:6443", false),
             (":6443", false),
             ("10.0.0.1:6443/path", false),
             ("", false),
