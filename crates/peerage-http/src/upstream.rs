@@ -68,7 +68,7 @@ pub struct UpstreamOptions {
     pub connect_timeout: Duration,
     /// How long the TLS handshake, and then the HTTP one, may each take.
     pub handshake_timeout: Duration,
-    /// How long the server may take to begin its answer. A [`FirstByteTimeout`] in a request's extensions wins.
+    /// How long the server may take to begin its answer.
     pub first_byte_timeout: Duration,
     /// After how long without a request a connection is closed.
     pub idle_timeout: Duration,
@@ -115,11 +115,8 @@ impl UpstreamOptions {
     }
 }
 
-/// In a request's extensions: how long the server may take to begin its answer.
-#[derive(Debug, Clone, Copy)]
-pub struct FirstByteTimeout(pub Duration);
-
-/// What an upstream's connections are doing.
+/// What an upstream's connections are doing: for tests.
+#[cfg(any(test, feature = "testing"))]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UpstreamStats {
     /// Open connections.
@@ -140,9 +137,24 @@ pub struct Upstream(Arc<Inner>);
 
 struct Inner {
     options: Arc<UpstreamOptions>,
-    authority: Option<Authority>,
-    host: Option<HeaderValue>,
+    /// None if the address is none that a request could name; nothing is sent then.
+    to: Option<To>,
     pool: Arc<Pool>,
+}
+
+/// Whom requests are for, as HTTP/2 and HTTP/1.1 say it.
+struct To {
+    authority: Authority,
+    host: HeaderValue,
+}
+
+impl To {
+    fn read(address: &str) -> Option<Self> {
+        Some(Self {
+            authority: address.parse().ok()?,
+            host: HeaderValue::try_from(address).ok()?,
+        })
+    }
 }
 
 impl Drop for Inner {
@@ -165,8 +177,7 @@ impl Upstream {
     pub fn new(options: UpstreamOptions) -> Self {
         let options = Arc::new(options);
         Self(Arc::new(Inner {
-            authority: options.address.parse().ok(),
-            host: HeaderValue::try_from(options.address.as_str()).ok(),
+            to: To::read(&options.address),
             pool: Pool::new(options.clone()),
             options,
         }))
@@ -179,6 +190,7 @@ impl Upstream {
     }
 
     /// What its connections are doing.
+    #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn stats(&self) -> UpstreamStats {
         self.0.pool.stats()
@@ -200,6 +212,9 @@ impl Upstream {
                 .error(Cause::NotForwarded, None)
                 .with_request(Some(request)));
         }
+        let Some(to) = &self.0.to else {
+            return Err(self.error(Cause::Address, None).with_request(Some(request)));
+        };
         let (head, body) = request.into_parts();
         let replay = Replay::new(body);
         let mut sent = false;
@@ -215,7 +230,7 @@ impl Upstream {
                 Err(none) => break self.no_place(none),
             };
             let reused = lease.reused;
-            let error = match self.exchange(lease, &head, body).await {
+            let error = match self.exchange(to, lease, &head, body).await {
                 Ok(response) => {
                     replay.commit();
                     return Ok(response);
@@ -252,6 +267,9 @@ impl Upstream {
                 .error(Cause::NoUpgrade, None)
                 .with_request(Some(request)));
         }
+        let Some(to) = &self.0.to else {
+            return Err(self.error(Cause::Address, None).with_request(Some(request)));
+        };
         let traffic = crate::io::Traffic::new();
         let (mut sender, connection) = match connect::open(&self.0.options, &traffic, true).await {
             Ok((Opened::Http1(sender, connection), _)) => (sender, connection),
@@ -272,8 +290,8 @@ impl Upstream {
             }
         });
         let (head, body) = request.into_parts();
-        let limit = self.first_byte_timeout(&head);
-        let request = self.http1_request(&head, body);
+        let limit = self.0.options.first_byte_timeout;
+        let request = http1_request(to, &head, body);
         match timeout(limit, sender.send_request(request)).await {
             Ok(Ok(response)) => {
                 Ok(response.map(|body| body::guarded(body::boxed(body), Held(sender))))
@@ -287,6 +305,7 @@ impl Upstream {
 
     async fn exchange(
         &self,
+        to: &To,
         lease: Lease,
         head: &http::request::Parts,
         body: Body,
@@ -297,11 +316,11 @@ impl Upstream {
         let answer = async {
             let response = match sender {
                 Sender::Http2(mut sender) => {
-                    let request = self.http2_request(head, body);
+                    let request = http2_request(to, head, body).map_err(Failed::Unfit)?;
                     sender.try_send_request(request).await?
                 }
                 Sender::Http1(mut sender) => {
-                    let request = self.http1_request(head, body);
+                    let request = http1_request(to, head, body);
                     let response = sender.try_send_request(request).await?;
                     place.keep(sender);
                     response
@@ -310,7 +329,7 @@ impl Upstream {
             let waits = head.method.is_safe() && is_short(&response);
             Ok(Begun::of(response, waits).await?)
         };
-        match timeout(self.first_byte_timeout(head), answer).await {
+        match timeout(self.0.options.first_byte_timeout, answer).await {
             Ok(Ok(begun)) => Ok(begun.receive(place)),
             Ok(Err(failed)) => Err(self.failed_exchange(failed, &place)),
             Err(_) => Err(self.error(Cause::FirstByte, None).with_sent(true)),
@@ -318,7 +337,12 @@ impl Upstream {
     }
 
     fn failed_exchange(&self, failed: Failed, place: &Place) -> SendError {
-        let Failed { unsent, error } = failed;
+        let (unsent, error) = match failed {
+            Failed::Unfit(error) => {
+                return self.error(Cause::NotForwarded, Some(error.into()));
+            }
+            Failed::Http { unsent, error } => (unsent, error),
+        };
         let cause = exchange_cause(&error);
         if matches!(cause, Cause::Closed | Cause::PingTimeout | Cause::GoAway) {
             place.retire();
@@ -343,41 +367,36 @@ impl Upstream {
     fn error(&self, cause: Cause, source: Option<BoxError>) -> SendError {
         SendError::new(cause, &self.0.options.address, source)
     }
+}
 
-    fn first_byte_timeout(&self, head: &http::request::Parts) -> Duration {
-        let own = head.extensions.get::<FirstByteTimeout>();
-        own.map_or(self.0.options.first_byte_timeout, |limit| limit.0)
-    }
+fn http1_request(to: &To, head: &http::request::Parts, body: Body) -> Request {
+    let mut request = http::Request::new(body);
+    *request.method_mut() = head.method.clone();
+    *request.headers_mut() = head.headers.clone();
+    *request.version_mut() = Version::HTTP_11;
+    *request.uri_mut() = Uri::from(target(&head.uri));
+    request.headers_mut().remove(EXPECT);
+    request.headers_mut().insert(HOST, to.host.clone());
+    request
+}
 
-    fn http1_request(&self, head: &http::request::Parts, body: Body) -> Request {
-        let mut request = http::Request::new(body);
-        *request.method_mut() = head.method.clone();
-        *request.headers_mut() = head.headers.clone();
-        *request.version_mut() = Version::HTTP_11;
-        *request.uri_mut() = Uri::from(target(&head.uri));
-        request.headers_mut().remove(EXPECT);
-        if let Some(host) = &self.0.host {
-            request.headers_mut().insert(HOST, host.clone());
-        }
-        request
-    }
-
-    fn http2_request(&self, head: &http::request::Parts, body: Body) -> Request {
-        let mut request = http::Request::new(body);
-        *request.method_mut() = head.method.clone();
-        *request.headers_mut() = head.headers.clone();
-        *request.version_mut() = Version::HTTP_2;
-        let mut parts = http::uri::Parts::default();
-        parts.scheme = Some(Scheme::HTTPS);
-        parts.authority.clone_from(&self.0.authority);
-        parts.path_and_query = Some(target(&head.uri));
-        if let Ok(uri) = Uri::from_parts(parts) {
-            *request.uri_mut() = uri;
-        }
-        request.headers_mut().remove(EXPECT);
-        request.headers_mut().remove(HOST);
-        request
-    }
+fn http2_request(
+    to: &To,
+    head: &http::request::Parts,
+    body: Body,
+) -> Result<Request, http::uri::InvalidUriParts> {
+    let mut request = http::Request::new(body);
+    *request.method_mut() = head.method.clone();
+    *request.headers_mut() = head.headers.clone();
+    *request.version_mut() = Version::HTTP_2;
+    let mut parts = http::uri::Parts::default();
+    parts.scheme = Some(Scheme::HTTPS);
+    parts.authority = Some(to.authority.clone());
+    parts.path_and_query = Some(target(&head.uri));
+    *request.uri_mut() = Uri::from_parts(parts)?;
+    request.headers_mut().remove(EXPECT);
+    request.headers_mut().remove(HOST);
+    Ok(request)
 }
 
 /// The path and query as they came.
@@ -387,24 +406,28 @@ fn target(uri: &Uri) -> PathAndQuery {
 }
 
 /// An exchange that did not come to an answer.
-struct Failed {
-    /// Whether nothing of the request was sent.
-    unsent: bool,
-    error: hyper::Error,
+enum Failed {
+    /// The request cannot be said over this connection.
+    Unfit(http::uri::InvalidUriParts),
+    Http {
+        /// Whether nothing of the request was sent.
+        unsent: bool,
+        error: hyper::Error,
+    },
 }
 
 impl From<TrySendError<Request>> for Failed {
     fn from(mut error: TrySendError<Request>) -> Self {
         let unsent = error.take_message().is_some();
         let error = error.into_error();
-        Self { unsent, error }
+        Self::Http { unsent, error }
     }
 }
 
 impl From<hyper::Error> for Failed {
     fn from(error: hyper::Error) -> Self {
         let unsent = false;
-        Self { unsent, error }
+        Self::Http { unsent, error }
     }
 }
 

@@ -44,6 +44,7 @@ pub(crate) enum Cause {
     NotForwarded,
     NoUpgrade,
     Saturated,
+    Address,
     Resolve,
     Refused,
     ConnectTimeout,
@@ -70,7 +71,7 @@ impl Cause {
         match self {
             Cause::NotForwarded | Cause::NoUpgrade => Stage::Request,
             Cause::Saturated => Stage::Queue,
-            Cause::Resolve => Stage::Resolve,
+            Cause::Address | Cause::Resolve => Stage::Resolve,
             Cause::Refused | Cause::ConnectTimeout | Cause::Unreachable => Stage::Connect,
             Cause::TlsTimeout | Cause::TlsName | Cause::TlsIssuer => Stage::Tls,
             Cause::TlsExpired | Cause::TlsRejected | Cause::TlsOther => Stage::Tls,
@@ -87,6 +88,7 @@ impl Cause {
             Cause::NotForwarded => "not_forwarded",
             Cause::NoUpgrade => "no_upgrade",
             Cause::Saturated => "saturated",
+            Cause::Address => "bad_address",
             Cause::Resolve => "resolve",
             Cause::Refused => "connect_refused",
             Cause::ConnectTimeout => "connect_timeout",
@@ -112,9 +114,10 @@ impl Cause {
     /// What happened, to be followed by the address.
     fn text(self) -> &'static str {
         match self {
-            Cause::NotForwarded => "requests of this method are not forwarded to",
+            Cause::NotForwarded => "requests of this kind are not forwarded to",
             Cause::NoUpgrade => "only SPDY and WebSocket upgrades are forwarded to",
             Cause::Saturated => "too many requests wait for a connection to",
+            Cause::Address => "this is no address that a request could name:",
             Cause::Resolve => "no address was found for",
             Cause::Refused => "nobody accepts connections at",
             Cause::ConnectTimeout => "no connection in time to",
@@ -134,6 +137,20 @@ impl Cause {
             Cause::BadAnswer => "the answer cannot be understood: that of",
             Cause::RequestBody => "the request's body broke off on its way to",
             Cause::FirstByte => "no answer in time from",
+        }
+    }
+
+    /// See [`SendError::is_silence`]. Names every cause, so that a new one has to be thought about.
+    fn is_silence(self) -> bool {
+        match self {
+            Cause::NotForwarded | Cause::NoUpgrade | Cause::RequestBody => false,
+            Cause::Reset | Cause::RefusedStream | Cause::GoAway | Cause::BadAnswer => false,
+            Cause::FirstByte | Cause::Saturated => false,
+            Cause::Address | Cause::Resolve => true,
+            Cause::Refused | Cause::ConnectTimeout | Cause::Unreachable => true,
+            Cause::TlsTimeout | Cause::TlsName | Cause::TlsIssuer | Cause::TlsExpired => true,
+            Cause::TlsRejected | Cause::TlsOther | Cause::Handshake => true,
+            Cause::Closed | Cause::PingTimeout => true,
         }
     }
 
@@ -196,6 +213,19 @@ impl SendError {
     /// its method is safe; and its body can be had again.
     pub fn take_request(&mut self) -> Option<Request> {
         self.request.take().map(|request| *request)
+    }
+
+    /// Whether the failure says that the server cannot be reached. One that resets a stream, or whose answer makes no
+    /// sense, is there, and one client's odd request must not take it away from all others.
+    #[must_use]
+    pub fn is_silence(&self) -> bool {
+        self.cause.is_silence()
+    }
+
+    /// Whether whoever answers there showed a certificate of another authority or another name.
+    #[must_use]
+    pub fn is_strangers_certificate(&self) -> bool {
+        matches!(self.cause, Cause::TlsName | Cause::TlsIssuer)
     }
 
     /// Whether the server, or the way to it, is to blame, rather than the request or its sender.
@@ -281,5 +311,44 @@ pub(crate) fn exchange_cause(error: &hyper::Error) -> Cause {
         _ if error.is_user() => Cause::RequestBody,
         _ if error.is_parse() => Cause::BadAnswer,
         _ => Cause::Closed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_failure_says_of_a_server_does_not_hang_on_the_words_of_metrics() {
+        let error = |cause| SendError::new(cause, "server:6443", None);
+        for cause in [
+            Cause::Reset,
+            Cause::RefusedStream,
+            Cause::GoAway,
+            Cause::BadAnswer,
+            Cause::FirstByte,
+            Cause::Saturated,
+            Cause::RequestBody,
+            Cause::NotForwarded,
+        ] {
+            assert!(!error(cause).is_silence(), "{cause:?}");
+        }
+        for cause in [
+            Cause::Refused,
+            Cause::Closed,
+            Cause::PingTimeout,
+            Cause::TlsName,
+        ] {
+            assert!(error(cause).is_silence(), "{cause:?}");
+        }
+        let strangers = [
+            (Cause::TlsName, true),
+            (Cause::TlsIssuer, true),
+            (Cause::TlsExpired, false),
+            (Cause::TlsRejected, false),
+        ];
+        for (cause, is) in strangers {
+            assert_eq!(error(cause).is_strangers_certificate(), is, "{cause:?}");
+        }
     }
 }

@@ -21,8 +21,10 @@ use rustls::pki_types::CertificateDer;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::UpstreamOptions;
+#[cfg(any(test, feature = "testing"))]
+use super::UpstreamStats;
 use super::connect::{Failure, Http1, Http2};
-use super::{UpstreamOptions, UpstreamStats};
 use open::Attempt;
 use place::Vitals;
 
@@ -111,6 +113,7 @@ impl Pool {
         self.state().next_id
     }
 
+    #[cfg(any(test, feature = "testing"))]
     pub(super) fn stats(&self) -> UpstreamStats {
         let state = self.state();
         let suspect = |c: &&Shared| c.vitals.is_suspect(self.options.suspect_after);

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use peerage_http::reload::Reloaded;
 use peerage_http::tls::{ClientTlsOptions, ServerTlsOptions};
-use peerage_http::upstream::FirstByteTimeout;
 use peerage_http::{
     ClientTls, Pem, Response, ServerOptions, ServerTls, Stage, Upstream, UpstreamOptions, body,
     full,
@@ -101,11 +100,12 @@ async fn a_silent_server_is_given_up_at_each_step() {
         std::future::pending()
     })
     .await;
-    let upstream = upstream(server.address, ca.client_tls());
+    let mut options = UpstreamOptions::new(server.address.to_string(), ca.client_tls());
+    options.first_byte_timeout = short;
+    let upstream = Upstream::new(options);
     for (method, again) in [(http::Method::GET, true), (http::Method::POST, false)] {
         let mut request = get("/");
         *request.method_mut() = method;
-        request.extensions_mut().insert(FirstByteTimeout(short));
         let mut error = upstream.send(request).await.unwrap_err();
         assert_eq!((error.stage(), error.sent()), (Stage::Timeout, true));
         assert_eq!(error.take_request().is_some(), again);
@@ -161,6 +161,38 @@ async fn connections_of_a_replaced_certificate_get_no_new_requests() {
     std::fs::write(dir.path().join("key"), "broken").unwrap();
     assert!(matches!(tls.reloads()[0].reload(), Reloaded::Failed(_)));
     shown().await;
+}
+
+/// A name that is looked up but that no request can name must not have another path, or another host, asked for.
+#[tokio::test]
+async fn an_address_that_no_request_can_name_is_sent_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for address in [
+        format!("::ffff:127.0.0.1:{port}"),
+        format!("::1:{port}"),
+        format!("local host:{port}"),
+    ] {
+        let upstream = Upstream::new(UpstreamOptions::new(&address, ClientTls::plain()));
+        let delete = || {
+            let mut request = get("/api/v1/namespaces/n/pods/p");
+            *request.method_mut() = http::Method::DELETE;
+            request
+        };
+        let mut upgrade = delete();
+        for (name, value) in [("connection", "upgrade"), ("upgrade", "websocket")] {
+            upgrade.headers_mut().insert(name, value.parse().unwrap());
+        }
+        for mut error in [
+            upstream.send(delete()).await.unwrap_err(),
+            upstream.upgrade(upgrade).await.unwrap_err(),
+        ] {
+            assert_eq!(error.reason(), "bad_address", "{address}: {error}");
+            assert!(!error.sent());
+            let request = error.take_request().unwrap();
+            assert_eq!(request.uri(), "/api/v1/namespaces/n/pods/p");
+        }
+    }
 }
 
 #[tokio::test]
