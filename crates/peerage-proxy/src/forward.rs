@@ -129,51 +129,39 @@ impl<'a> Forward<'a> {
         own_id: &str,
         why: Why,
     ) -> Result<Forward<'a>, ProxyError> {
-        let user: Option<Arc<User>> = parts.extensions.get().cloned();
         let front = shared.front.as_ref();
-        let passed = parts.extensions.get::<PassedCredentials>().is_some();
-        // Only a front has connections that vouch for nobody.
-        if user.is_none() && !(passed && front.is_some()) {
-            return Err(ProxyError::NoUser);
-        }
         let family = front.map_or(&Family::FrontProxy, |front| &front.options.family);
-        if user.is_some()
-            && *family == Family::Impersonation
-            && identity_headers::strip_impersonation(&mut parts.headers)
-        {
-            return Err(ProxyError::Impersonation);
-        }
+        let user = user(shared, family, &mut parts)?;
         let address = client(&parts.extensions);
         let key = front.map(|front| front.client(user.as_deref(), &parts.headers, address));
         let audit = Audit::of(&parts.extensions);
         let upgrade = tunnel::protocol(&parts.headers);
-        let client_side = upgrade
+        let client = upgrade
             .map(|_| tunnel::Client::take(shared, &mut parts.extensions))
             .transpose()?;
         let (target, host) = (target(&parts.uri), host(&parts));
-        headers::outgoing(
-            &mut parts.headers,
-            &Outgoing {
-                user: user.as_deref(),
-                family,
-                passes_impersonation: front.is_some(),
-                leaves_trace: front.is_some(),
-                audit_id: audit.id(),
-                client: address,
-                target: target.as_str(),
-                host: host.as_deref(),
-                own_id,
-                reason: why.word(),
-                upgrade,
-            },
-        )
-        .map_err(|_| ProxyError::Identity)?;
+        let outgoing = Outgoing {
+            user: user.as_deref(),
+            family,
+            passes_impersonation: front.is_some(),
+            leaves_trace: front.is_some(),
+            audit_id: audit.id(),
+            client: address,
+            target: target.as_str(),
+            host: host.as_deref(),
+            own_id,
+            reason: why.word(),
+            upgrade,
+        };
+        headers::outgoing(&mut parts.headers, &outgoing).map_err(|_| ProxyError::Identity)?;
         let started = Instant::now();
         let wait = wait(info, upgrade.is_some(), shared.options.forward.first_byte);
         Ok(Forward {
             shared,
             info,
             why,
+            is_question: parts.extensions.get::<Question>().is_some(),
+            was_sent_on: parts.extensions.get::<VerifiedPeer>().is_some(),
             head: Head {
                 method: parts.method,
                 target,
@@ -183,11 +171,9 @@ impl<'a> Forward<'a> {
             audit,
             user,
             key,
-            is_question: parts.extensions.get::<Question>().is_some(),
-            was_sent_on: parts.extensions.get::<VerifiedPeer>().is_some(),
             deadline: started + wait,
             started,
-            client: client_side,
+            client,
         })
     }
 
@@ -349,7 +335,7 @@ impl<'a> Forward<'a> {
                 ("timeout", ProxyError::FirstByte)
             }
             Failed::Send(failed) => {
-                if is_peers_silence(failed) {
+                if failed.is_silence() {
                     self.shared.peer_failed(peer);
                 }
                 peer.poke.notify_one();
@@ -386,20 +372,6 @@ fn declines(response: &Response) -> bool {
         && response.headers().contains_key(header::RETRY_AFTER)
 }
 
-/// Whether the failure says that the peer cannot be reached. A peer that resets one stream, or whose answer makes no
-/// sense, is there, and one client's odd request must not take it away from all others.
-fn is_peers_silence(failed: &SendError) -> bool {
-    let answered = [
-        "reset",
-        "refused_stream",
-        "goaway",
-        "bad_answer",
-        "first_byte_timeout",
-        "saturated",
-    ];
-    failed.is_servers_fault() && !answered.contains(&failed.reason())
-}
-
 impl Head {
     fn request(&self, body: Body) -> Request {
         let mut request = Request::new(body);
@@ -408,6 +380,27 @@ impl Head {
         *request.headers_mut() = self.headers.clone();
         request
     }
+}
+
+/// Who is to be named to the server; nobody if the request brings its own credentials, which only a front passes on.
+fn user(
+    shared: &Shared,
+    family: &Family,
+    parts: &mut Parts,
+) -> Result<Option<Arc<User>>, ProxyError> {
+    let user: Option<Arc<User>> = parts.extensions.get().cloned();
+    let passed = parts.extensions.get::<PassedCredentials>().is_some();
+    // Only a front has connections that vouch for nobody.
+    if user.is_none() && !(passed && shared.front.is_some()) {
+        return Err(ProxyError::NoUser);
+    }
+    if user.is_some()
+        && *family == Family::Impersonation
+        && identity_headers::strip_impersonation(&mut parts.headers)
+    {
+        return Err(ProxyError::Impersonation);
+    }
+    Ok(user)
 }
 
 fn target(uri: &Uri) -> PathAndQuery {

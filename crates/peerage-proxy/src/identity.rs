@@ -24,7 +24,7 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-use crate::peer::{Link, Peer};
+use crate::peer::{Link, Peer, TroubleKind};
 use crate::shared::Shared;
 
 /// How often two addresses with one certificate are compared.
@@ -102,9 +102,9 @@ impl Aside {
 pub(crate) fn judge(peer: &Peer, hold: Duration) -> Option<Aside> {
     let trouble = peer.trouble()?;
     let unheard = !peer.is_proven() && peer.documents().is_none();
-    match trouble.reason {
-        "oneself" => Some(Aside::Oneself),
-        "tls_name" | "tls_issuer" if !peer.is_proven() => Some(Aside::Stranger),
+    match trouble.kind {
+        TroubleKind::Oneself => Some(Aside::Oneself),
+        TroubleKind::Stranger if !peer.is_proven() => Some(Aside::Stranger),
         _ if unheard && peer.met.elapsed() > hold => Some(Aside::Silent),
         _ => None,
     }

@@ -95,7 +95,6 @@ pub use poll::{FRONT_ACCEPT, PEER_ACCEPT, peer_user};
 pub use record::{IdentityLease, PeerRecord};
 pub use render::{Rendering, Yaml};
 pub use service::{Behind, ProxyLayer, ProxyService};
-pub use version::ApiVersion;
 pub use writer::MAX_PEERS;
 
 use log_gate::LogGate;

@@ -78,8 +78,6 @@ pub struct ForwardOptions {
     pub attempts: usize,
     /// What clients are told to wait when an answer is 503.
     pub retry_after: Duration,
-    /// The body of a 404 is read up to here, to see whether the peer itself lacks the API.
-    pub inspect_limit: usize,
     /// Tunnels (upgraded connections) open at once.
     pub tunnels: usize,
 }
@@ -93,7 +91,6 @@ impl Default for ForwardOptions {
             pause: Duration::from_secs(60),
             attempts: 3,
             retry_after: Duration::from_secs(1),
-            inspect_limit: 4 << 10,
             tunnels: 4096,
         }
     }

@@ -99,9 +99,23 @@ pub(crate) struct Part {
 /// The last thing that went wrong with a peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Trouble {
+    /// What it says of who answers there.
+    pub(crate) kind: TroubleKind,
+    /// The metric label.
     pub(crate) reason: &'static str,
     pub(crate) text: String,
     pub(crate) at: Instant,
+}
+
+/// What a failure says of who answers at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TroubleKind {
+    /// This server itself.
+    Oneself,
+    /// Somebody with a certificate of another authority or another name.
+    Stranger,
+    /// Nothing.
+    Other,
 }
 
 /// An API as requests name it.

@@ -31,7 +31,7 @@ use schedule::{Rhythm, Schedule};
 use crate::identity;
 use crate::openapi;
 use crate::options::PollOptions;
-use crate::peer::{Heard, Link, PATIENCE, Part, Peer, Trouble};
+use crate::peer::{Heard, Link, PATIENCE, Part, Peer, Trouble, TroubleKind};
 use crate::shared::Shared;
 use crate::version::ApiVersion;
 
@@ -89,6 +89,13 @@ impl RoundError {
         match self {
             RoundError::Fetch { source, .. } => source.reason(),
             RoundError::Document { source, .. } => source.reason(),
+        }
+    }
+
+    fn kind(&self) -> TroubleKind {
+        match self {
+            RoundError::Fetch { source, .. } => source.kind(),
+            RoundError::Document { .. } => TroubleKind::Other,
         }
     }
 }
@@ -352,11 +359,13 @@ fn say_merged(shared: &Shared, peer: &Peer, not_own: usize, before: usize) {
 fn report(shared: &Shared, peer: &Peer, error: &RoundError) {
     let reason = error.reason();
     shared.metrics.sync_error(&peer.id, reason);
-    if peer.trouble().is_none_or(|before| before.reason != reason) {
+    let kind = error.kind();
+    if peer.trouble().is_none_or(|before| before.kind != kind) {
         // Who answers there may be another one than before.
         shared.changed.notify_one();
     }
     peer.set_trouble(Some(Trouble {
+        kind,
         reason,
         text: error.to_string(),
         at: Instant::now(),

@@ -7,11 +7,11 @@ use serde::Deserialize;
 
 /// Major and minor version of the API that a server serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ApiVersion {
+pub(crate) struct ApiVersion {
     /// The major version.
-    pub major: u32,
+    pub(crate) major: u32,
     /// The minor version.
-    pub minor: u32,
+    pub(crate) minor: u32,
 }
 
 impl std::fmt::Display for ApiVersion {
@@ -36,8 +36,7 @@ struct Info {
 
 impl ApiVersion {
     /// Reads the document of `/version`; none if it says no version.
-    #[must_use]
-    pub fn read(document: &[u8]) -> Option<ApiVersion> {
+    pub(crate) fn read(document: &[u8]) -> Option<ApiVersion> {
         let info: Info = serde_json::from_slice(document).ok()?;
         Self::of(&info.emulation_major, &info.emulation_minor)
             .or_else(|| Self::of(&info.major, &info.minor))

@@ -16,6 +16,7 @@ use peerage_http::{Request, Response, SendError, Upstream};
 use tokio::time::{Instant, timeout_at};
 
 use crate::headers::{self, GUARD, GUARD_VALUE, PEER};
+use crate::peer::TroubleKind;
 
 /// What Kubernetes' servers put into Accept when they ask each other for discovery.
 pub const PEER_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
@@ -75,6 +76,15 @@ impl FetchError {
             FetchError::Encoded(_) => "encoding",
             FetchError::BrokenBody(_) => "body",
             FetchError::Target(_) => "target",
+        }
+    }
+
+    /// What it says of who answers there.
+    pub(crate) fn kind(&self) -> TroubleKind {
+        match self {
+            FetchError::Oneself => TroubleKind::Oneself,
+            FetchError::Send(error) if error.is_strangers_certificate() => TroubleKind::Stranger,
+            _ => TroubleKind::Other,
         }
     }
 
