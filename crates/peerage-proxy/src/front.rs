@@ -9,7 +9,6 @@
 //!
 //! Invariants: choosing takes no lock; what is remembered of clients has a fixed size.
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +18,12 @@ use http::header::{AUTHORIZATION, USER_AGENT};
 use peerage_auth::identity_headers::Family;
 use peerage_core::{RequestInfo, User};
 use peerage_http::ClientTls;
+use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use crate::health::Rank;
 use crate::peer::Peer;
 use crate::recent::Recent;
-use crate::shared::ticket;
 
 /// What makes a proxy a front.
 #[derive(Clone)]
@@ -79,8 +78,6 @@ const WRITERS: usize = 8192;
 /// A front at work.
 pub(crate) struct Front {
     pub(crate) options: FrontOptions,
-    /// The same in every gateway, so that several agree on who answers whom.
-    hasher: BuildHasherDefault<DefaultHasher>,
     /// Clients that wrote.
     writers: Recent,
 }
@@ -100,11 +97,34 @@ enum Newest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClientKey(u64);
 
+impl ClientKey {
+    /// How much this server is this client's.
+    fn weight(self, id: &str) -> u64 {
+        agreed(&[Some(&self.0.to_be_bytes()), Some(id.as_bytes())])
+    }
+}
+
+/// A number that is the same in every gateway, whatever it was built with and runs on, so that several agree on who
+/// answers whom, also while they are replaced one by one.
+fn agreed(parts: &[Option<&[u8]>]) -> u64 {
+    let mut digest = Sha256::new();
+    for part in parts {
+        let Some(part) = part else {
+            digest.update([0]);
+            continue;
+        };
+        digest.update([1]);
+        digest.update((part.len() as u64).to_be_bytes());
+        digest.update(part);
+    }
+    let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(digest.finalize());
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
+}
+
 impl Front {
     pub(crate) fn new(options: FrontOptions) -> Front {
         Front {
             options,
-            hasher: BuildHasherDefault::default(),
             writers: Recent::new(WRITERS, READS_FOLLOW, Instant::now()),
         }
     }
@@ -121,18 +141,18 @@ impl Front {
         headers: &HeaderMap,
         address: Option<IpAddr>,
     ) -> ClientKey {
-        let bytes = |name| {
-            headers
-                .get(name)
-                .map(|value: &http::HeaderValue| value.as_bytes())
-        };
-        let who = (
-            user.map(|user| (&user.name, &user.uid)),
+        let bytes = |name| headers.get(name).map(http::HeaderValue::as_bytes);
+        let address = address.map(|it| match it {
+            IpAddr::V4(it) => it.octets().to_vec(),
+            IpAddr::V6(it) => it.octets().to_vec(),
+        });
+        ClientKey(agreed(&[
+            user.map(|user| user.name.as_bytes()),
+            user.map(|user| user.uid.as_bytes()),
             bytes(AUTHORIZATION),
             bytes(USER_AGENT),
-            address,
-        );
-        ClientKey(self.hasher.hash_one(who))
+            address.as_deref(),
+        ]))
     }
 
     /// Puts these peers into the order in which they are tried for this request.
@@ -154,7 +174,7 @@ impl Front {
             let elsewhere = self.options.zone.is_some() && peer.zone() != self.options.zone;
             let place = (!self.is_beside(peer), elsewhere);
             // The highest random weight: the same server for as long as it is there, whoever else comes and goes.
-            let weight = sticks.then(|| !self.hasher.hash_one((client.0, &peer.id)));
+            let weight = sticks.then(|| !client.weight(&peer.id));
             let age = (newest == Newest::First).then(|| std::cmp::Reverse(peer.version()));
             (
                 rank.tier(),
@@ -162,7 +182,7 @@ impl Front {
                 place,
                 weight,
                 *rank,
-                self.hasher.hash_one((ticket(), &peer.id)),
+                rand::random::<u64>(),
             )
         });
         peers
@@ -321,6 +341,25 @@ mod tests {
         assert_eq!(world.order(1, "GET", PODS), ["c", "b", "a"]);
         world.servers[2].health.set_ready(false);
         assert_eq!(world.order(1, "GET", PODS), ["b", "a", "c"]);
+    }
+
+    /// A gateway of another release has to come to the same: these values must never change.
+    #[test]
+    fn gateways_of_all_releases_agree_on_who_answers_whom() {
+        let empty = agreed(&[]);
+        assert_eq!(empty, 0xe3b0_c442_98fc_1c14, "SHA-256 of nothing");
+        let world = World::new(Writes::Local, &[("a", 37), ("b", 37), ("c", 37)]);
+        let mut headers = HeaderMap::new();
+        headers.insert(USER_AGENT, "kubectl".parse().unwrap());
+        let user = User {
+            name: "jane".to_owned(),
+            ..User::default()
+        };
+        let address = Some(IpAddr::from([192, 0, 2, 7]));
+        let key = world.front.client(Some(&user), &headers, address);
+        assert_eq!(key, ClientKey(0xc66a_c181_4246_84b6), "{:#x}", key.0);
+        let order = world.order(key.0, "GET", PODS);
+        assert_eq!(order, ["a", "c", "b"]);
     }
 
     #[test]
