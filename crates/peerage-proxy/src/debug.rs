@@ -77,6 +77,10 @@ pub struct DebugPeer {
     pub error: Option<DebugError>,
     /// How many APIs it lists although it does not serve them itself: it answers merged documents.
     pub not_its_own: usize,
+    /// The version that it serves, as far as a gateway knows it.
+    pub version: Option<String>,
+    /// Why it could not be asked for its version, when that was last tried.
+    pub version_error: Option<String>,
     /// SHA-256 of the certificate that it shows.
     pub certificate: Option<String>,
     /// What is odd about who it is.
@@ -161,6 +165,8 @@ fn peer(known: &Known, servers: &ByApi, now: Instant, wall: SystemTime) -> Debug
             seconds_ago: age(trouble.at),
         }),
         not_its_own: documents.as_ref().map_or(0, |d| d.not_own),
+        version: peer.version().map(|it| it.to_string()),
+        version_error: peer.version_trouble().map(|it| it.to_string()),
         certificate: peer.certificate().map(|it| it.to_string()),
         remark: peer.remark().map(|it| it.to_string()),
         only_here: only_here(&peer.id, servers),

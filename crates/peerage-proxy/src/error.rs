@@ -19,6 +19,11 @@ pub(crate) enum ProxyError {
     /// A peer sent a request here that this server does not serve and may not send on.
     #[error("a peer sent this request here, but this server does not serve it: {why}")]
     NotForPeers { why: String, listed: bool },
+    /// It is a write, only the newest server may do it, and it is not known whether that is this one.
+    #[error(
+        "it is not known yet which version the server {peer} serves, and only the newest may write what several servers have (--writes=newest)"
+    )]
+    VersionUnknown { peer: Arc<str> },
     /// Every server that has the API is known not to answer at the moment.
     #[error("no server that serves this API answers at the moment")]
     NoneUsable,
@@ -99,6 +104,7 @@ impl ProxyError {
         match self {
             ProxyError::NotKnown { .. } => "not_known",
             ProxyError::NotForPeers { .. } => "not_for_peers",
+            ProxyError::VersionUnknown { .. } => "version_unknown",
             ProxyError::NoneUsable => "none_usable",
             ProxyError::Transport { .. } => "transport",
             ProxyError::WentSilent { .. } => "silent",

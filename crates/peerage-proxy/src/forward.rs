@@ -116,7 +116,7 @@ pub(crate) async fn forward(
 ) -> Result<Response, ProxyError> {
     let (parts, body) = request.into_parts();
     let mut forward = Forward::new(shared, info, parts, own_id, why)?;
-    let candidates = forward.in_order(candidates);
+    let candidates = forward.in_order(candidates)?;
     let answered = forward.send(candidates, body).await?;
     forward.deliver(answered)
 }
@@ -178,7 +178,7 @@ impl<'a> Forward<'a> {
     }
 
     /// Who is tried, healthiest first. Peers that are known not to answer are left out.
-    fn in_order(&self, candidates: Vec<Arc<Peer>>) -> Vec<Arc<Peer>> {
+    fn in_order(&self, candidates: Vec<Arc<Peer>>) -> Result<Vec<Arc<Peer>>, ProxyError> {
         let mut ranked: Vec<_> = candidates
             .into_iter()
             // Nobody who has not answered yet is told who a client is.
@@ -188,12 +188,12 @@ impl<'a> Forward<'a> {
             .collect();
         match (&self.shared.front, self.key) {
             (Some(front), Some(key)) => {
-                ranked = front.order(self.info, key, self.is_question, ranked)
+                ranked = front.order(self.info, key, self.is_question, ranked)?;
             }
             _ => ranked.sort_by_key(|(rank, _)| *rank),
         }
         ranked.truncate(self.shared.options.forward.attempts);
-        ranked.into_iter().map(|(_, peer)| peer).collect()
+        Ok(ranked.into_iter().map(|(_, peer)| peer).collect())
     }
 
     /// Whether the peer answered not to have what it lists.

@@ -21,6 +21,7 @@ use peerage_http::ClientTls;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
+use crate::error::ProxyError;
 use crate::health::Rank;
 use crate::peer::Peer;
 use crate::recent::Recent;
@@ -155,16 +156,22 @@ impl Front {
         ]))
     }
 
-    /// Puts these peers into the order in which they are tried for this request.
+    /// Puts these peers into the order in which they are tried for this request; refuses a write whose newest server is
+    /// not known.
     pub(crate) fn order(
         &self,
         info: &RequestInfo<'_>,
         client: ClientKey,
         is_question: bool,
         mut peers: Vec<(Rank, Arc<Peer>)>,
-    ) -> Vec<(Rank, Arc<Peer>)> {
+    ) -> Result<Vec<(Rank, Arc<Peer>)>, ProxyError> {
         let newest = self.newest(info, client, &peers);
         if newest == Newest::Only {
+            // Any of these may be the newest, and its objects must not be written by an older one.
+            if let Some((_, peer)) = peers.iter().find(|(_, peer)| peer.version().is_none()) {
+                let peer = peer.id.clone();
+                return Err(ProxyError::VersionUnknown { peer });
+            }
             let newest = peers.iter().filter_map(|(_, peer)| peer.version()).max();
             // An older server is no second choice: it would erase what the newest stored.
             peers.retain(|(_, peer)| peer.version() == newest);
@@ -185,7 +192,7 @@ impl Front {
                 rand::random::<u64>(),
             )
         });
-        peers
+        Ok(peers)
     }
 
     fn newest(
@@ -198,8 +205,9 @@ impl Front {
             return Newest::No;
         }
         let mut versions = peers.iter().map(|(_, peer)| peer.version());
-        let first = versions.next();
-        if versions.all(|version| Some(version) == first) {
+        let first = versions.next().flatten();
+        let is_one = peers.len() < 2;
+        if is_one || (first.is_some() && versions.all(|version| version == first)) {
             return Newest::No;
         }
         if is_write(info.verb()) {
@@ -261,7 +269,8 @@ mod tests {
             let peers = self.servers.iter().map(|it| (it.health.rank(), it.clone()));
             let ordered = self
                 .front
-                .order(&info, ClientKey(client), false, peers.collect());
+                .order(&info, ClientKey(client), false, peers.collect())
+                .unwrap();
             ordered.iter().map(|(_, it)| it.id.to_string()).collect()
         }
 
@@ -322,6 +331,35 @@ mod tests {
         }
         let others: Vec<String> = (2..60).map(|it| world.first(it, "GET", PODS)).collect();
         assert!(others.iter().any(|it| it == "a"), "{others:?}");
+    }
+
+    #[test]
+    fn a_write_is_refused_while_a_server_of_unknown_version_has_the_resource_too() {
+        let mut world = World::new(Writes::Newest, &[("a", 35), ("b", 36)]);
+        let write = |world: &World| {
+            let info = RequestInfo::parse("PUT", POD).unwrap();
+            let peers = world
+                .servers
+                .iter()
+                .map(|it| (it.health.rank(), it.clone()));
+            let order = world
+                .front
+                .order(&info, ClientKey(1), false, peers.collect());
+            order.map(|order| order[0].1.id.to_string())
+        };
+        assert_eq!(write(&world).unwrap(), "b");
+        world.servers[1].forget_version();
+        let refused = write(&world).unwrap_err();
+        assert_eq!(refused.reason(), "version_unknown");
+        assert!(refused.retry_after(Duration::ZERO).is_some());
+        assert_eq!(world.order(1, "GET", POD).len(), 2, "reads go on");
+        world.servers[0].forget_version();
+        assert!(write(&world).is_err(), "nobody says which is the newest");
+        world.servers.pop();
+        assert_eq!(write(&world).unwrap(), "a", "nobody else has it");
+        world.front.options.writes = Writes::Local;
+        world.servers.push(Arc::new(Peer::new("b".into())));
+        assert!(write(&world).is_ok());
     }
 
     #[test]

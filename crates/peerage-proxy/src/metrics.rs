@@ -192,6 +192,14 @@ impl ProxyMetrics {
             .inc();
     }
 
+    /// A peer did not say which version it serves.
+    pub(crate) fn version_unsaid(&self, peer: &Arc<str>) {
+        let (peer, reason) = (peer.clone(), "version");
+        self.errors
+            .get_or_create(&ErrorLabels { peer, reason })
+            .inc();
+    }
+
     /// Who answers at a peer's address is not who should.
     pub(crate) fn identity(&self, peer: &Arc<str>, reason: &'static str) {
         let peer = peer.clone();

@@ -39,6 +39,8 @@ pub(crate) struct Peer {
     trouble: ArcSwapOption<Trouble>,
     zone: ArcSwapOption<Arc<str>>,
     version: ArcSwapOption<ApiVersion>,
+    /// Why it is not known which version it serves now.
+    version_trouble: ArcSwapOption<String>,
     disproved: Mutex<HashSet<ApiKey>>,
     /// Rounds without a good document since the last with one.
     failed_rounds: AtomicU32,
@@ -152,6 +154,7 @@ impl Peer {
             trouble: ArcSwapOption::empty(),
             zone: ArcSwapOption::empty(),
             version: ArcSwapOption::empty(),
+            version_trouble: ArcSwapOption::empty(),
             disproved: Mutex::default(),
             failed_rounds: AtomicU32::new(0),
             certificates: Mutex::default(),
@@ -226,17 +229,25 @@ impl Peer {
         self.documents.load_full()
     }
 
-    /// Forgets what it served (its hold time is over).
+    /// Forgets all that it served and said (its hold time is over, or it is another server now).
     pub(crate) fn forget(&self) {
         self.documents.store(None);
         self.openapi.store(None);
         self.set_trouble(None);
+        self.forget_version();
+        self.version_trouble.store(None);
+        self.forget_disproved();
+        self.remark.store(None);
     }
 
-    pub(crate) fn set_documents(&self, documents: Heard) {
+    fn forget_disproved(&self) {
         if let Ok(mut disproved) = self.disproved.lock() {
             disproved.clear();
         }
+    }
+
+    pub(crate) fn set_documents(&self, documents: Heard) {
+        self.forget_disproved();
         self.documents.store(Some(Arc::new(documents)));
     }
 
@@ -269,8 +280,23 @@ impl Peer {
         self.version.load().as_deref().copied()
     }
 
+    /// Who answers there next may serve another version.
+    pub(crate) fn forget_version(&self) {
+        self.version.store(None);
+    }
+
+    /// Why it could not be asked which version it serves, when it was last tried.
+    pub(crate) fn version_trouble(&self) -> Option<Arc<String>> {
+        self.version_trouble.load_full()
+    }
+
+    pub(crate) fn set_version_trouble(&self, trouble: String) {
+        self.version_trouble.store(Some(Arc::new(trouble)));
+    }
+
     /// Returns whether it changed.
     pub(crate) fn set_version(&self, version: ApiVersion) -> bool {
+        self.version_trouble.store(None);
         let changed = self.version() != Some(version);
         if changed {
             self.version.store(Some(Arc::new(version)));
@@ -328,5 +354,29 @@ impl ApiKey {
             resource: info.resource().to_owned(),
             subresource: info.subresource().to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_server_said_is_left_once_it_is_forgotten() {
+        let peer = Peer::new("a".into());
+        let info = RequestInfo::parse("GET", "/apis/new.example.com/v1/widgets").unwrap();
+        peer.set_version(ApiVersion {
+            major: 1,
+            minor: 37,
+        });
+        peer.set_version_trouble("no".to_owned());
+        peer.disprove(&info);
+        peer.set_remark("it changed hands".to_owned());
+        peer.forget();
+        assert_eq!(peer.version(), None);
+        assert_eq!(peer.version_trouble(), None);
+        assert!(!peer.is_disproved(&info));
+        assert_eq!(peer.remark(), None);
     }
 }

@@ -178,14 +178,38 @@ async fn probe(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) -> Resul
     Ok(())
 }
 
-/// Asks which version the peer serves. That it does not say is no fault.
+/// Asks which version the peer serves. The round goes on if it does not say; what it said before stays true for as long
+/// as it answers.
 async fn learn_version(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) {
     let what = what(shared, own_id, "/version");
-    if let Ok(Fetched::Document { bytes, .. }) = fetch(&link.upstream, what).await
-        && let Some(version) = ApiVersion::read(&bytes)
-        && peer.set_version(version)
-    {
-        tracing::info!(peer = &*peer.id, %version, "a server says which version it serves");
+    let said = match fetch(&link.upstream, what).await {
+        Ok(Fetched::Document { bytes, .. }) => {
+            ApiVersion::read(&bytes).ok_or_else(|| "its answer names no version".to_owned())
+        }
+        Ok(Fetched::Unchanged) => Err(FetchError::UnaskedNotModified.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    match said {
+        Ok(version) => {
+            if peer.set_version(version) {
+                tracing::info!(peer = &*peer.id, %version, "a server says which version it serves");
+                // Whose documents describe an API hangs on versions too.
+                shared.changed.notify_one();
+            }
+        }
+        Err(error) => {
+            shared.metrics.version_unsaid(&peer.id);
+            if let Some(held_back) = peer.log_gate.pass(Instant::now()) {
+                let known = peer.version().map(|it| it.to_string());
+                tracing::warn!(
+                    peer = &*peer.id,
+                    known,
+                    held_back,
+                    "cannot read /version of a server: {error}"
+                );
+            }
+            peer.set_version_trouble(error);
+        }
     }
 }
 

@@ -11,7 +11,10 @@ use peerage_auth::identity_headers::Family;
 use peerage_core::LocalApis;
 use peerage_http::tls::ClientTlsOptions;
 use peerage_http::{ClientTls, Request};
-use peerage_proxy::{Behind, FrontOptions, PeerProxy, PeerRecord, ProxyService, Writes};
+use peerage_proxy::debug::DebugPeer;
+use peerage_proxy::{
+    Behind, DebugPeers, FrontOptions, PeerProxy, PeerRecord, ProxyService, Writes,
+};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tower::{Layer, ServiceExt};
@@ -30,6 +33,15 @@ struct Gateway {
 
 impl Gateway {
     fn new(pki: &Pki, servers: &[&FakePeer], beside: Option<&FakePeer>) -> Gateway {
+        Gateway::writing(pki, servers, beside, Writes::Local)
+    }
+
+    fn writing(
+        pki: &Pki,
+        servers: &[&FakePeer],
+        beside: Option<&FakePeer>,
+        writes: Writes,
+    ) -> Gateway {
         let mut options = WorldBuilder::default().options;
         let mut tls = ClientTlsOptions::new(pki.ca());
         let passing = ClientTls::load(tls.clone()).unwrap();
@@ -40,7 +52,7 @@ impl Gateway {
             beside: beside.map(|it| it.id.clone()),
             passing,
             zone: None,
-            writes: Writes::Local,
+            writes,
             family: Family::FrontProxy,
         });
         let records = servers.iter().map(|it| PeerRecord {
@@ -66,15 +78,33 @@ impl Gateway {
     /// With everybody heard who can be.
     async fn ready(pki: &Pki, servers: &[&FakePeer], beside: Option<&FakePeer>) -> Gateway {
         let gateway = Gateway::new(pki, servers, beside);
-        let mut views = gateway.proxy.views();
+        gateway.synced().await;
+        gateway
+    }
+
+    async fn synced(&self) {
+        let mut views = self.proxy.views();
         let wait = async {
-            while !gateway.proxy.view().synced() {
+            while !self.proxy.view().synced() {
                 views.changed().await.unwrap();
             }
         };
         let waited = tokio::time::timeout(Duration::from_secs(30), wait).await;
-        assert!(waited.is_ok(), "{:#?}", gateway.proxy.debug());
-        gateway
+        assert!(waited.is_ok(), "{:#?}", self.proxy.debug());
+    }
+
+    /// Waits until what is said of this server fits.
+    async fn until(&self, id: &str, fits: impl Fn(&DebugPeer) -> bool) {
+        let wait = async {
+            let mut views = self.proxy.views();
+            let fits = |debug: DebugPeers| debug.peers.iter().any(|it| it.id == id && fits(it));
+            while !fits(self.proxy.debug()) {
+                // Some of what is said changes without a new view.
+                let _ = tokio::time::timeout(Duration::from_millis(20), views.changed()).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(30), wait).await;
+        assert!(waited.is_ok(), "{:#?}", self.proxy.debug());
     }
 
     async fn send(&self, request: Request) -> Answer {
@@ -339,6 +369,70 @@ async fn what_was_found_out_about_one_group_outlives_a_change_of_another() {
         let older = seen.peers.iter().find(|it| it.id == "older").unwrap();
         assert_eq!(older.not_its_own, 1, "after change {round}");
     }
+}
+
+/// Has the server say that it serves this version, or nothing.
+fn serves(peer: &FakePeer, minor: Option<u32>) {
+    peer.on_probe(move |request| {
+        let answer = match (request.uri().path(), minor) {
+            ("/version", Some(minor)) => {
+                let version = json!({"major": "1", "minor": minor.to_string()});
+                text(StatusCode::OK, &version.to_string())
+            }
+            _ => text(StatusCode::FORBIDDEN, "no"),
+        };
+        async move { answer }
+    });
+}
+
+/// kubernetes/kubernetes#46073: the older one would erase what only the newest knows.
+#[tokio::test]
+async fn no_older_server_writes_while_the_version_of_another_that_could_is_not_known() {
+    let pki = Pki::new();
+    let newer = FakePeer::start(&pki, "newer", &documents::core(), &documents::new()).await;
+    let older = FakePeer::start(&pki, "older", &documents::core(), &documents::old()).await;
+    serves(&older, Some(35));
+    serves(&newer, None);
+    let gateway = Gateway::writing(&pki, &[&newer, &older], None, Writes::Newest);
+    gateway.synced().await;
+    gateway
+        .until("older", |it| it.version.as_deref() == Some("1.35"))
+        .await;
+    gateway
+        .until("newer", |it| it.version_error.is_some())
+        .await;
+    let write = || {
+        let deployments = "/apis/apps/v1/namespaces/a/deployments";
+        gateway.send(request("POST", deployments))
+    };
+    write().await.assert_retryable();
+    assert!(newer.requests().is_empty() && older.requests().is_empty());
+    let only_there = request("POST", "/apis/new.example.com/v1/widgets");
+    assert_eq!(gateway.send(only_there).await.text(), "newer");
+    let registry = peerage_http::metrics::Registry::default();
+    gateway.proxy.register_metrics(&registry);
+    let counted = registry.text();
+    for line in [
+        r#"peerage_peer_errors_total{peer="newer",reason="version"}"#,
+        r#"peerage_proxy_refused_total{reason="version_unknown"} 1"#,
+    ] {
+        assert!(counted.contains(line), "{line} in {counted}");
+    }
+
+    serves(&newer, Some(37));
+    gateway
+        .until("newer", |it| it.version.as_deref() == Some("1.37"))
+        .await;
+    for _ in 0..10 {
+        assert_eq!(write().await.text(), "newer");
+    }
+    // Whoever answers there next may be of another version.
+    newer.kill();
+    gateway
+        .until("newer", |it| {
+            it.state == "unreachable" && it.version.is_none()
+        })
+        .await;
 }
 
 #[tokio::test]
