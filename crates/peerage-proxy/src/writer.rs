@@ -4,7 +4,7 @@
 //! Requests are never woken by it and never wait for it.
 //!
 //! Invariants: a snapshot is complete or not published; a peer's documents survive everything but the end of its
-//! hold time; a record of this server itself, or one more of an ID already seen, counts for nothing.
+//! hold time, but for those that have to make room when more than [`MAX_PEERS`] are registered; a record of this server itself, or one more of an ID already seen, counts for nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::identity::{self, Aside};
+use crate::log_gate::LogGate;
 use crate::peer::{Link, Peer};
 use crate::poll;
 use crate::record::{Memory, PeerRecord, Standing};
@@ -31,6 +32,9 @@ const GATHER: Duration = Duration::from_millis(5);
 
 /// By how much a deadline further down is later than the one that should strike.
 const MARGIN: Duration = Duration::from_secs(5);
+
+/// How often it is said that there are too many peers.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What the writer reads.
 pub(crate) struct Sources {
@@ -47,6 +51,8 @@ pub(crate) struct Writer {
     started: Instant,
     /// Whether everybody who was there at the start has been heard once, or was waited for long enough.
     synced: bool,
+    /// For the warning that there are too many.
+    log_gate: LogGate,
 }
 
 struct Remembered {
@@ -69,6 +75,7 @@ impl Writer {
             peers: HashMap::new(),
             started: Instant::now(),
             synced: false,
+            log_gate: LogGate::new(LOG_INTERVAL),
         }
     }
 
@@ -124,29 +131,25 @@ impl Writer {
         let records = self.sources.records.borrow_and_update().clone();
         let own = self.sources.local.borrow_and_update().id.clone();
         let tls = self.shared.options.tls.clone();
-        let places: HashMap<&str, (usize, &PeerRecord)> = records
-            .iter()
-            .enumerate()
-            .rev()
-            .filter(|(_, it)| tls.is_some() && !it.id.is_empty() && it.id != own)
-            .map(|(place, record)| (&*record.id, (place, record)))
-            .collect();
-        for (place, record) in places.values() {
-            self.meet(record, *place);
+        let mut by_id: HashMap<&str, &PeerRecord> = HashMap::new();
+        let mut listed: Vec<(usize, &PeerRecord)> = Vec::new();
+        for (place, record) in records.iter().enumerate() {
+            let counts = tls.is_some() && !record.id.is_empty() && record.id != own;
+            if counts && !by_id.contains_key(&*record.id) {
+                by_id.insert(&record.id, record);
+                listed.push((place, record));
+            }
         }
-        let records: HashMap<&str, &PeerRecord> = places
-            .into_iter()
-            .map(|(id, (_, record))| (id, record))
-            .collect();
+        self.meet_all(&listed, &by_id);
         let times = self.shared.options.hold_times();
         for (id, it) in &mut self.peers {
-            let record = records.get(&**id).copied();
+            let record = by_id.get(&**id).copied();
             let restarted = it.note_holder(record);
             let standing = it.memory.observe(record, times, now);
             it.take(&self.shared, record, standing, restarted, tls.as_ref());
         }
         self.peers.retain(|id, it| {
-            let keep = it.standing != Standing::Gone || records.contains_key(&**id);
+            let keep = it.standing != Standing::Gone || by_id.contains_key(&**id);
             if !keep {
                 it.poller.cancel();
             }
@@ -154,18 +157,46 @@ impl Writer {
         });
     }
 
-    fn meet(&mut self, record: &PeerRecord, place: usize) {
-        if let Some(known) = self.peers.get_mut(&record.id) {
-            known.place = place;
-            return;
+    /// Makes the acquaintance of whoever is new, in the order of the list, so that who is passed over when there are too
+    /// many is no accident.
+    fn meet_all(&mut self, listed: &[(usize, &PeerRecord)], records: &HashMap<&str, &PeerRecord>) {
+        let mut passed_over = Vec::new();
+        for (place, record) in listed {
+            if let Some(known) = self.peers.get_mut(&record.id) {
+                known.place = *place;
+            } else if self.peers.len() < MAX_PEERS || self.evict(records) {
+                self.meet(record, *place);
+            } else {
+                passed_over.push(&*record.id);
+            }
         }
-        if self.peers.len() >= MAX_PEERS {
+        if let Some(first) = passed_over.first()
+            && let Some(held_back) = self.log_gate.pass(Instant::now())
+        {
             tracing::warn!(
-                peer = &*record.id,
-                "more than {MAX_PEERS} peers are registered, so this one is passed over"
+                peer = first,
+                passed_over = passed_over.len(),
+                held_back,
+                "more than {MAX_PEERS} peers are registered, so this one and those after it are passed over"
             );
-            return;
         }
+    }
+
+    /// Makes room by forgetting a peer that is not registered any more: the one that would be forgotten first anyway.
+    fn evict(&mut self, records: &HashMap<&str, &PeerRecord>) -> bool {
+        let gone = self.peers.iter();
+        let gone = gone.filter(|(id, _)| !records.contains_key(&***id));
+        let first = gone.min_by_key(|(id, it)| (it.standing.until(), (*id).clone()));
+        let Some(id) = first.map(|(id, _)| id.clone()) else {
+            return false;
+        };
+        if let Some(evicted) = self.peers.remove(&id) {
+            evicted.poller.cancel();
+        }
+        true
+    }
+
+    fn meet(&mut self, record: &PeerRecord, place: usize) {
         let peer = Arc::new(Peer::new(record.id.clone()));
         let poller = self.shared.stop.child_token();
         tokio::spawn(poll::run(self.shared.clone(), peer.clone(), poller.clone()));

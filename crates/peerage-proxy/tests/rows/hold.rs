@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use peerage_proxy::{Clock, PeerRecord};
+use peerage_proxy::{Clock, DebugPeers, MAX_PEERS, PeerRecord};
 
 use super::support::*;
 
@@ -197,4 +197,41 @@ async fn an_identity_that_never_gets_an_endpoint_is_waited_for_only_so_long() {
         world.get("/apis/nosuch.example.com/v1/things").await.status,
         404
     );
+}
+
+/// Too many peers: the first of the list count, whoever is gone makes room, and it is the same each time.
+#[tokio::test]
+async fn of_too_many_peers_the_first_of_the_list_count_and_those_that_are_gone_make_room() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let record = |number: usize| live(&format!("apiserver-{number:03}"), address);
+    let ids = |numbers: std::ops::Range<usize>| -> Vec<String> {
+        numbers.map(|it| format!("apiserver-{it:03}")).collect()
+    };
+    let known = |debug: &DebugPeers| -> Vec<String> {
+        debug.peers.iter().map(|it| it.id.clone()).collect()
+    };
+    let mut builder = WorldBuilder {
+        records: (0..MAX_PEERS + 7).map(record).collect(),
+        ..WorldBuilder::default()
+    };
+    builder.options.poll.retry = Duration::from_secs(3600);
+    builder.options.poll.retry_cap = Duration::from_secs(3600);
+    let world = builder.start(Pki::new());
+    assert_eq!(known(&world.proxy.debug()), ids(0..MAX_PEERS));
+    // Five go, and are remembered, until five others are there.
+    world.set_records((5..MAX_PEERS).map(record).collect());
+    world
+        .until("five are gone", |debug| {
+            debug.peers.iter().filter(|it| it.state == "left").count() == 5
+        })
+        .await;
+    assert_eq!(known(&world.proxy.debug()), ids(0..MAX_PEERS));
+    world.set_records((5..MAX_PEERS + 7).map(record).collect());
+    world
+        .until("others are there", |debug| {
+            known(debug) == ids(5..MAX_PEERS + 5)
+        })
+        .await;
 }
