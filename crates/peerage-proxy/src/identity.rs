@@ -22,8 +22,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use crate::log_gate::LogGate;
 use crate::peer::{Link, Peer, TroubleKind};
 use crate::shared::Shared;
 
@@ -31,8 +33,14 @@ use crate::shared::Shared;
 const AGAIN: Duration = Duration::from_secs(600);
 /// After this a comparison that led to nothing is tried again.
 const RETRY: Duration = Duration::from_secs(30);
+/// Servers with one certificate that are compared, each with each: more than any control plane has.
+const MOST_SERVERS: usize = 32;
 /// Comparisons that are remembered. Each is three connections.
-const MOST: usize = 64;
+const MOST: usize = MOST_SERVERS * (MOST_SERVERS - 1) / 2;
+/// Comparisons at one time.
+const WIDTH: usize = 4;
+/// How often it is said that there are too many.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A certificate, shortened.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -156,17 +164,38 @@ fn whose(shared: &Shared, peer: &Peer, now: Fingerprint, before: Fingerprint) ->
 }
 
 /// What is known of pairs of addresses that show one certificate.
-#[derive(Default)]
-pub(crate) struct Twins(Mutex<HashMap<Pair, Verdict>>);
+pub(crate) struct Twins {
+    known: Mutex<HashMap<Pair, Verdict>>,
+    at_once: Semaphore,
+    log_gate: LogGate,
+}
 
 type Pair = (Arc<str>, Arc<str>);
 
-struct Verdict {
+/// What a comparison is of.
+#[derive(Clone, PartialEq, Eq)]
+struct Compared {
     certificate: Fingerprint,
     addresses: (String, String),
+}
+
+struct Verdict {
+    of: Compared,
     asked: Instant,
+    /// Whether the answer is still to come.
+    pending: bool,
     /// None while it is not known.
     same: Option<bool>,
+}
+
+impl Default for Twins {
+    fn default() -> Twins {
+        Twins {
+            known: Mutex::default(),
+            at_once: Semaphore::new(WIDTH),
+            log_gate: LogGate::new(LOG_INTERVAL),
+        }
+    }
 }
 
 impl Twins {
@@ -186,65 +215,80 @@ impl Twins {
         };
         let addresses = (a.address.to_string(), b.address.to_string());
         let pair = (first.id.clone(), second.id.clone());
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = known
-            .get(&pair)
-            .filter(|old| old.certificate == certificate && old.addresses == addresses);
+        let of = Compared {
+            certificate,
+            addresses,
+        };
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = known.get(&pair).filter(|old| old.of == of);
         let same = old.and_then(|old| old.same);
         let patience = if same.is_some() { AGAIN } else { RETRY };
-        if old.is_some_and(|old| old.asked.elapsed() < patience) {
+        if old.is_some_and(|old| old.pending || old.asked.elapsed() < patience) {
             return same == Some(true);
         }
         if known.len() < MOST || known.contains_key(&pair) {
             let verdict = Verdict {
-                certificate,
-                addresses: addresses.clone(),
+                of: of.clone(),
                 asked: Instant::now(),
+                pending: true,
                 same,
             };
             known.insert(pair.clone(), verdict);
             drop(known);
-            tokio::spawn(compare(shared.clone(), pair, addresses));
+            tokio::spawn(compare(shared.clone(), pair, of));
+        } else {
+            drop(known);
+            self.say_too_many(shared, first, second);
         }
         same == Some(true)
     }
 
+    fn say_too_many(&self, shared: &Shared, first: &Peer, second: &Peer) {
+        if let Some(held_back) = self.log_gate.pass(Instant::now()) {
+            shared.metrics.identity(&second.id, "not_compared");
+            tracing::warn!(
+                peer = &*second.id,
+                first = &*first.id,
+                held_back,
+                "more than {MOST_SERVERS} addresses show one certificate, so it is not found out whether some of them are \
+                 one server; each counts as one"
+            );
+        }
+    }
+
     /// Forgets all pairs but those of these servers.
     pub(crate) fn keep(&self, registered: impl Fn(&str) -> bool) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(a, b), _| registered(a) && registered(b));
     }
 
-    fn learn(&self, pair: &Pair, addresses: &(String, String), same: bool) -> bool {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(verdict) = known.get_mut(pair) else {
+    /// Takes in what a comparison came to, if it is still about these two. Returns whether that is news.
+    fn learn(&self, pair: &Pair, of: &Compared, same: Option<bool>) -> bool {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(verdict) = known.get_mut(pair).filter(|it| it.of == *of) else {
             return false;
         };
-        let news = verdict.addresses == *addresses && verdict.same != Some(same);
+        (verdict.pending, verdict.asked) = (false, Instant::now());
+        let news = same.is_some() && verdict.same != same;
         if news {
-            verdict.same = Some(same);
+            verdict.same = same;
         }
         news
     }
 }
 
-async fn compare(shared: Arc<Shared>, pair: Pair, addresses: (String, String)) {
-    let Some(tls) = shared
-        .front
-        .as_ref()
-        .map(|front| front.options.passing.clone())
-    else {
-        return;
+async fn compare(shared: Arc<Shared>, pair: Pair, of: Compared) {
+    let Some(front) = &shared.front else { return };
+    let (first, second) = (&of.addresses.0, &of.addresses.1);
+    let compared = async {
+        let _turn = shared.twins.at_once.acquire().await;
+        peerage_http::upstream::is_same_server(first, second, &front.options.passing).await
     };
-    let (first, second) = (&addresses.0, &addresses.1);
-    let compared = peerage_http::upstream::is_same_server(first, second, &tls);
     let same = tokio::select! {
         same = compared => same,
         () = shared.stop.cancelled() => return,
     };
-    if let Some(same) = same
-        && shared.twins.learn(&pair, &addresses, same)
-    {
+    if shared.twins.learn(&pair, &of, same) {
         tracing::debug!(
             first,
             second,
@@ -265,6 +309,39 @@ mod tests {
         assert_eq!(
             shown,
             "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+        );
+    }
+
+    #[test]
+    fn a_comparison_counts_only_for_the_certificate_and_the_addresses_that_it_was_of() {
+        let twins = Twins::default();
+        let pair: Pair = ("a".into(), "b".into());
+        let of = |certificate: &[u8], second: &str| Compared {
+            certificate: Fingerprint::of(certificate),
+            addresses: ("one:1".to_owned(), second.to_owned()),
+        };
+        let verdict = Verdict {
+            of: of(b"new", "two:2"),
+            asked: Instant::now(),
+            pending: true,
+            same: None,
+        };
+        let put = |verdict| {
+            drop(
+                twins
+                    .known
+                    .lock()
+                    .map(|mut it| it.insert(pair.clone(), verdict)),
+            )
+        };
+        put(verdict);
+        assert!(!twins.learn(&pair, &of(b"old", "two:2"), Some(true)));
+        assert!(!twins.learn(&pair, &of(b"new", "three:3"), Some(true)));
+        assert!(!twins.learn(&pair, &of(b"new", "two:2"), None), "no news");
+        assert!(twins.learn(&pair, &of(b"new", "two:2"), Some(true)));
+        assert!(
+            !twins.learn(&pair, &of(b"new", "two:2"), Some(true)),
+            "no news"
         );
     }
 }

@@ -278,6 +278,27 @@ async fn two_servers_that_share_a_certificate_are_two() {
     assert!(!probes.iter().any(named), "{probes:?}");
 }
 
+/// One more address of one of many is found out, however many they are.
+#[tokio::test]
+async fn of_a_dozen_servers_with_one_certificate_one_more_address_is_still_found_out() {
+    let pki = Pki::new();
+    let certificate = pki.server(PEER_NAME);
+    let (core, new) = (documents::core(), documents::new());
+    let mut servers = Vec::new();
+    for number in 0..12 {
+        let id = format!("server-{number:02}");
+        let server = FakePeer::start_showing(&pki, &id, &core, &new, &ALPN, &certificate);
+        servers.push(server.await);
+    }
+    let door = Door::to(servers[11].address).await;
+    let mut records: Vec<_> = servers.iter().map(|it| live(&it.id, it.address)).collect();
+    records.push(live("zz-door", door.address));
+    let balancer = Balancer::start(&pki, records);
+    balancer.until_aside("zz-door", "same_server").await;
+    let ids: Vec<&str> = servers.iter().map(|it| &*it.id).collect();
+    balancer.until_serving(&ids).await;
+}
+
 #[tokio::test]
 async fn an_address_that_becomes_another_servers_is_noticed() {
     let pki = Pki::new();
