@@ -200,6 +200,14 @@ impl ProxyMetrics {
             .inc();
     }
 
+    /// A peer's document of OpenAPI version 2 could not be had.
+    pub(crate) fn openapi_failed(&self, peer: &Arc<str>) {
+        let (peer, reason) = (peer.clone(), "openapi");
+        self.errors
+            .get_or_create(&ErrorLabels { peer, reason })
+            .inc();
+    }
+
     /// Who answers at a peer's address is not who should.
     pub(crate) fn identity(&self, peer: &Arc<str>, reason: &'static str) {
         let peer = peer.clone();

@@ -1,7 +1,11 @@
 //! OpenAPI of the whole control plane.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
 use http::StatusCode;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::support::world::{request, with};
 use super::support::*;
@@ -139,4 +143,99 @@ async fn row_02_openapi_of_an_absent_peer_is_503_and_never_takes_a_local_documen
         world.get("/openapi/v2").await.json()["definitions"],
         json!({"Local": {}})
     );
+}
+
+/// A peer that alone serves and describes one group, and whose `/openapi/v2` hangs until it is told to answer.
+async fn describes(pki: &Pki, id: &str, answers: Arc<AtomicBool>) -> FakePeer {
+    let group_name = format!("{id}.example.com");
+    let groups = apis(&[group(&group_name, &[("v1", &[resource("things", &[])])])]);
+    let peer = FakePeer::start(pki, id, &documents::core(), &groups).await;
+    let described = id.to_owned();
+    peer.on_probe(move |request| {
+        let (group, id, answers) = (group_name.clone(), described.clone(), answers.clone());
+        async move {
+            let path = format!("apis/{group}/v1");
+            let body = match request.uri().path() {
+                "/openapi/v3" => {
+                    let url = format!("/openapi/v3/{path}?hash={id}");
+                    json!({"paths": {path: {"serverRelativeURL": url}}})
+                }
+                "/openapi/v2" if !answers.load(Ordering::Relaxed) => std::future::pending().await,
+                "/openapi/v2" => json!({"swagger": "2.0", "paths": {}, "definitions": {id: {}}}),
+                _ => return text(StatusCode::FORBIDDEN, "no"),
+            };
+            response(StatusCode::OK, &[], &body.to_string())
+        }
+    });
+    peer
+}
+
+/// One deadline for all, once; and what could not be had is had when it can be.
+#[tokio::test]
+async fn servers_whose_openapi_hangs_hold_up_one_request_once_and_are_asked_again_beside_the_others()
+ {
+    let pki = Pki::new();
+    let (yes, later) = (
+        Arc::new(AtomicBool::new(true)),
+        Arc::<AtomicBool>::default(),
+    );
+    let good = describes(&pki, "good", yes).await;
+    let mut hung = Vec::new();
+    for id in ["hung-1", "hung-2", "hung-3"] {
+        hung.push(describes(&pki, id, later.clone()).await);
+    }
+    let all = || hung.iter().chain([&good]);
+    let mut builder = WorldBuilder {
+        records: all().map(|it| live(&it.id, it.address)).collect(),
+        ..WorldBuilder::default()
+    };
+    builder.options.poll.deadline = Duration::from_millis(500);
+    let deadline = Duration::from_secs(2);
+    let world = builder.start(pki);
+    for peer in all() {
+        let path = format!("apis/{}.example.com/v1", peer.id);
+        while world.get("/openapi/v3").await.json()["paths"]
+            .get(&path)
+            .is_none()
+        {
+            let polls = peer.polls().iter().filter(|s| s.target == "/apis").count();
+            peer.polled("/apis", polls + 1).await;
+        }
+    }
+    let definitions = async || -> Vec<String> {
+        let document: Value = world.get("/openapi/v2").await.json();
+        let definitions = document["definitions"].as_object().unwrap();
+        definitions.keys().cloned().collect()
+    };
+    let asked = |peer: &FakePeer| {
+        let polls = peer.polls();
+        polls.iter().filter(|s| s.target == "/openapi/v2").count()
+    };
+    let started = Instant::now();
+    assert_eq!(definitions().await, ["Local", "good"]);
+    let waited = started.elapsed();
+    assert!(waited < deadline * 2, "{waited:?} for three that hang");
+    let started = Instant::now();
+    for _ in 0..20 {
+        assert_eq!(definitions().await, ["Local", "good"]);
+    }
+    let waited = started.elapsed();
+    assert!(waited < deadline, "{waited:?} for twenty more requests");
+    assert_eq!(asked(&good), 1, "nothing is read anew for each request");
+    assert!(hung.iter().all(|it| asked(it) == 1));
+    assert!(
+        world
+            .metrics()
+            .contains(r#"peer="hung-1",reason="openapi""#)
+    );
+
+    later.store(true, Ordering::Relaxed);
+    let polled = async {
+        while definitions().await != ["Local", "good", "hung-1", "hung-2", "hung-3"] {
+            let polls = good.polls().iter().filter(|s| s.target == "/apis").count();
+            good.polled("/apis", polls + 1).await;
+        }
+    };
+    let told = tokio::time::timeout(Duration::from_secs(30), polled).await;
+    assert!(told.is_ok(), "they are asked again");
 }
