@@ -1,11 +1,11 @@
 //! Sending requests to one server.
 //!
 //! [`Upstream::send`] takes a request, finds or opens a connection, and returns the answer as soon as its head
-//! is there; the body streams. To a safe request, the answer that announces a short body comes with the beginning of
-//! that: the client cannot use the head alone, one write to it is cheaper than two, and a server that breaks off
-//! between the two can still be replaced by another. [`Upstream::upgrade`] uses a connection of its own, since HTTP/2 cannot be
-//! upgraded. Which server to ask, what headers identify the user, and what a failure looks like to a client
-//! are the callers' business.
+//! is there; the body streams. To a GET, an answer that announces a short body comes with the beginning of that:
+//! the client cannot use the head alone, one write to it is cheaper than two, and a server that breaks off between
+//! the two can still be replaced by another. [`Upstream::upgrade`] uses a connection of its own, since HTTP/2 cannot
+//! be upgraded. Which server to ask, what headers identify the user, and what a failure looks like to a client are
+//! the callers' business.
 //!
 //! What this does to a request: `Host` (or `:authority`) becomes the server's address, `Expect` is dropped
 //! because the body is never held back, the extensions stay here. The path and query go out byte for byte,
@@ -326,7 +326,7 @@ impl Upstream {
                     response
                 }
             };
-            let waits = head.method.is_safe() && is_short(&response);
+            let waits = head.method == Method::GET && is_short(&response);
             Ok(Begun::of(response, waits).await?)
         };
         match timeout(self.0.options.first_byte_timeout, answer).await {

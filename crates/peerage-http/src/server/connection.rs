@@ -7,10 +7,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
-use http::{StatusCode, Version};
+use futures::{FutureExt, TryFutureExt};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use http::{Method, StatusCode, Version};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -201,6 +202,7 @@ where
             return Box::pin(async move { Ok(refused.map(|body| in_flight.pace(body))) });
         }
         let parts = request.version() < Version::HTTP_2;
+        let head_only = request.method() == Method::HEAD;
         let mut request = request.map(body::boxed);
         request.extensions_mut().insert(self.info.clone());
         request.extensions_mut().insert(self.drain.clone());
@@ -208,7 +210,11 @@ where
         let answer = self.service.clone().oneshot(request);
         let panics = self.panics.clone();
         let leaving = parts.then(|| self.leaving.clone());
-        Box::pin(answered(answer, leftover, in_flight, panics, leaving))
+        let answered = answered(answer, leftover, in_flight, panics, leaving);
+        Box::pin(answered.map_ok(move |response| match head_only {
+            true => without_body(response),
+            false => response,
+        }))
     }
 }
 
@@ -235,6 +241,16 @@ async fn answered(
         response.headers_mut().insert(CONNECTION, close);
     }
     Ok(response.map(|body| in_flight.pace(body)))
+}
+
+/// What HEAD is answered: hyper leaves the body out over HTTP/1.1 only, and clients of HTTP/2 take one for an error.
+fn without_body(mut response: Response) -> Response {
+    let length = response.body().size_hint().exact();
+    let headers = response.headers_mut();
+    if let Some(length) = length.filter(|_| !headers.contains_key(CONTENT_LENGTH)) {
+        headers.insert(CONTENT_LENGTH, length.into());
+    }
+    response.map(|_| body::empty())
 }
 
 async fn handshake(

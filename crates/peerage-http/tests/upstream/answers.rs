@@ -119,7 +119,7 @@ async fn a_body_that_breaks_off_is_an_error_and_no_clean_end() {
 }
 
 #[tokio::test]
-async fn a_short_answer_that_breaks_off_before_its_body_is_none_to_a_safe_request() {
+async fn a_short_answer_that_breaks_off_before_its_body_is_none_to_a_get() {
     let address = raw_server(&["HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n"]).await;
     let upstream = upstream(address, ClientTls::plain());
     let mut error = upstream.send(get("/")).await.unwrap_err();
@@ -251,4 +251,22 @@ async fn headers_over_the_limit_cost_one_http2_request_and_not_the_connection() 
     assert!(text(refused).await.contains(r#""code":431}"#));
     assert_eq!(text(upstream.send(groups(40)).await.unwrap()).await, "40");
     assert_eq!(upstream.stats().connections, 1);
+}
+
+#[tokio::test]
+async fn the_answer_to_a_head_announces_a_body_and_has_none() {
+    let ca = Ca::new("ca");
+    for alpn in [b"h2".as_slice(), b"http/1.1"] {
+        let tls = ca.server_tls_with(&[alpn]);
+        let server = serve(tls, ServerOptions::default(), |_| async {
+            Response::new(full("method not allowed"))
+        })
+        .await;
+        let mut head = get("/");
+        *head.method_mut() = http::Method::HEAD;
+        let upstream = upstream(server.address, ca.client_tls());
+        let response = upstream.send(head).await.unwrap();
+        assert_eq!(response.headers()["content-length"], "18");
+        assert_eq!(text(response).await, "");
+    }
 }
