@@ -62,8 +62,7 @@ pub(crate) fn open(value: &Bytes) -> Result<(Bytes, Encoding), Unreadable> {
         return Ok((value.clone(), Encoding::Json));
     }
     let (types, raw) = wire::open_typed(value).ok_or(Unreadable::Damaged)?;
-    let version = types.api_version.unwrap_or_default();
-    let kind = types.kind.unwrap_or_default();
+    let (version, kind) = (types.api_version, types.kind);
     if (&*version, &*kind) != (wire::lease::API_VERSION, wire::lease::KIND) {
         let kind = format!("a {version} {kind}");
         return Err(Unreadable::Kind { kind });

@@ -9,32 +9,17 @@ pub(crate) mod lease;
 
 use std::collections::BTreeMap;
 
+use peerage_core::protobuf::Envelope;
+pub(crate) use peerage_core::protobuf::MAGIC;
 use prost::Message;
 
 use crate::registry::IDENTITY_LABEL_OF_ENDPOINT;
 
-/// The four bytes before every protobuf value.
-pub(crate) const MAGIC: &[u8; 4] = b"k8s\0";
-
-/// `runtime.Unknown`: the envelope.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Unknown {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) type_meta: Option<TypeMeta>,
-    #[prost(bytes = "vec", optional, tag = "2")]
-    pub(crate) raw: Option<Vec<u8>>,
-    #[prost(string, optional, tag = "3")]
-    pub(crate) content_encoding: Option<String>,
-    #[prost(string, optional, tag = "4")]
-    pub(crate) content_type: Option<String>,
-}
-
-#[derive(Clone, PartialEq, Message)]
+/// Kind and version of what is in an envelope.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TypeMeta {
-    #[prost(string, optional, tag = "1")]
-    pub(crate) api_version: Option<String>,
-    #[prost(string, optional, tag = "2")]
-    pub(crate) kind: Option<String>,
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
 }
 
 /// `metav1.ObjectMeta`.
@@ -215,24 +200,23 @@ pub(crate) fn seal(api_version: &str, kind: &str, message: &impl Message) -> Vec
 
 /// Puts a message's bytes into the envelope.
 pub(crate) fn enclose(api_version: &str, kind: &str, raw: Vec<u8>) -> Vec<u8> {
-    let envelope = Unknown {
-        type_meta: Some(TypeMeta {
-            api_version: Some(api_version.to_owned()),
-            kind: Some(kind.to_owned()),
-        }),
-        raw: Some(raw),
-        content_encoding: Some(String::new()),
-        content_type: Some(String::new()),
+    let raw = Some(&*raw);
+    let envelope = Envelope {
+        api_version,
+        kind,
+        raw,
     };
-    let mut value = MAGIC.to_vec();
-    value.extend(envelope.encode_to_vec());
-    value
+    envelope.seal()
 }
 
 /// What kind in which version is in an envelope, and its message's bytes.
 pub(crate) fn open_typed(value: &[u8]) -> Option<(TypeMeta, Vec<u8>)> {
-    let envelope = Unknown::decode(value.strip_prefix(MAGIC)?).ok()?;
-    Some((envelope.type_meta?, envelope.raw?))
+    let envelope = Envelope::open(value).ok()?;
+    let types = TypeMeta {
+        api_version: envelope.api_version.to_owned(),
+        kind: envelope.kind.to_owned(),
+    };
+    Some((types, envelope.raw?.to_vec()))
 }
 
 /// The value of a server's endpoint key.
@@ -290,7 +274,7 @@ mod tests {
         assert_eq!(value, expected);
         assert_eq!(value.len(), 138);
         let (types, raw) = open_typed(&value).expect("it opens");
-        assert_eq!(types.kind.as_deref(), Some("Endpoints"));
+        assert_eq!(types.kind, "Endpoints");
         let message = Endpoints::decode(raw.as_slice()).expect("it decodes");
         assert_eq!(message.subsets[0].ports[0].port, Some(7402));
     }

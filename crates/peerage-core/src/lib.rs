@@ -32,6 +32,7 @@ pub mod index;
 pub mod json;
 pub mod media;
 pub mod merge;
+pub mod protobuf;
 pub mod query;
 pub mod quote;
 pub mod request_info;

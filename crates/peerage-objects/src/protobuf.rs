@@ -12,18 +12,16 @@
 
 mod messages;
 mod scalar;
-mod wire;
 
 use serde_json::{Map, Value};
 
 use messages::Field;
 pub use messages::{Messages, MessagesError};
-use wire::{Reader, Wire};
+pub use peerage_core::protobuf::MAGIC;
+use peerage_core::protobuf::{EnvelopeError, Reader, Wire, WireError};
 
 use crate::schema::{Property, SchemaKind, StructSchema, TypeId, Types};
 
-/// The bytes before every value (`k8s` and a zero).
-pub const MAGIC: &[u8; 4] = b"k8s\0";
 /// How deep messages may be nested.
 const MAX_DEPTH: usize = 100;
 
@@ -81,31 +79,34 @@ pub struct Envelope<'b> {
 
 /// Opens the envelope (`runtime.Unknown`) of a value.
 pub fn open(bytes: &[u8]) -> Result<Envelope<'_>, ProtobufError> {
-    let inner = bytes.strip_prefix(MAGIC).ok_or(ProtobufError::Magic)?;
-    let mut envelope = Envelope {
-        api_version: String::new(),
-        kind: String::new(),
-        raw: &[],
-    };
-    let mut reader = Reader::new(inner);
-    while let Some((number, wire)) = reader.next()? {
-        match (number, wire) {
-            (1, Wire::Bytes(type_meta)) => {
-                let mut fields = Reader::new(type_meta);
-                while let Some((number, wire)) = fields.next()? {
-                    let text = |wire: Wire<'_>| scalar::text(wire, number, "TypeMeta");
-                    match number {
-                        1 => envelope.api_version = text(wire)?,
-                        2 => envelope.kind = text(wire)?,
-                        _ => {}
-                    }
-                }
-            }
-            (2, Wire::Bytes(raw)) => envelope.raw = raw,
-            _ => {}
+    let envelope = peerage_core::protobuf::Envelope::open(bytes)?;
+    Ok(Envelope {
+        api_version: envelope.api_version.to_owned(),
+        kind: envelope.kind.to_owned(),
+        raw: envelope.raw.unwrap_or_default(),
+    })
+}
+
+impl From<WireError> for ProtobufError {
+    fn from(error: WireError) -> Self {
+        match error {
+            WireError::Damaged(at) => Self::Damaged(at),
+            WireError::IllegalWireType(wire_type) => Self::IllegalWireType(wire_type),
         }
     }
-    Ok(envelope)
+}
+
+impl From<EnvelopeError> for ProtobufError {
+    fn from(error: EnvelopeError) -> Self {
+        match error {
+            EnvelopeError::Magic => Self::Magic,
+            EnvelopeError::Wire(error) => error.into(),
+            EnvelopeError::Type(number) => Self::Text {
+                number,
+                message: "TypeMeta".to_owned(),
+            },
+        }
+    }
 }
 
 /// Reads a message of a type into JSON.
@@ -141,7 +142,7 @@ impl Decoder<'_> {
                 // A named list type is a message with its elements in field 1.
                 let mut list = Vec::new();
                 let mut reader = Reader::new(raw);
-                while let Some((number, wire)) = reader.next()? {
+                while let Some((number, wire)) = reader.next_field()? {
                     if number == 1 {
                         list.push(self.value(*items, wire, number, "list", depth + 1)?);
                     }
@@ -166,7 +167,7 @@ impl Decoder<'_> {
             .get(name)
             .ok_or_else(|| ProtobufError::Unknown(name.to_owned()))?;
         let mut reader = Reader::new(raw);
-        while let Some((number, wire)) = reader.next()? {
+        while let Some((number, wire)) = reader.next_field()? {
             match message.field(number) {
                 // A newer client's field that nothing is known of.
                 None => {}
@@ -248,7 +249,7 @@ impl Decoder<'_> {
     ) -> Result<(String, Value), ProtobufError> {
         let (mut key, mut value) = (String::new(), None);
         let mut reader = Reader::new(raw);
-        while let Some((part, wire)) = reader.next()? {
+        while let Some((part, wire)) = reader.next_field()? {
             match part {
                 1 => key = scalar::text(wire, number, message)?,
                 2 => value = Some(self.value(values, wire, number, message, depth + 1)?),

@@ -1,6 +1,6 @@
 //! Discovery documents in Kubernetes' protobuf form, written from their JSON.
 //!
-//! The envelope (`k8s\0` and a `runtime.Unknown` with the type) and the field numbers are those of Kubernetes' generated
+//! The field numbers are those of Kubernetes' generated
 //! definitions: `apidiscovery/v2` and `v2beta1`, `meta/v1`, `runtime`. Its marshallers write every field that is no
 //! list, no map and no pointer, also when it is empty; so does this.
 //!
@@ -16,9 +16,7 @@ use super::legacy::{
     ApiGroup, ApiGroupList, ApiResource, ApiResourceList, ApiVersions, GroupVersionForDiscovery,
     ServerAddressByClientCidr,
 };
-
-/// What every object in protobuf begins with.
-const MAGIC: &[u8] = b"k8s\0";
+use crate::protobuf::Envelope;
 
 /// The same document in protobuf; `None` if the JSON is no discovery document.
 #[must_use]
@@ -41,21 +39,12 @@ pub fn from_json(json: &[u8]) -> Option<Vec<u8>> {
         ApiVersions::KIND => versions(&serde_json::from_slice(json).ok()?),
         _ => return None,
     };
-    Some(enveloped(&typed.kind, &typed.api_version, content))
-}
-
-/// `runtime.Unknown` around an object.
-fn enveloped(kind: &str, api_version: &str, content: Message) -> Vec<u8> {
-    let mut type_meta = Message::default();
-    type_meta.text(1, api_version);
-    type_meta.text(2, kind);
-    let mut unknown = Message(MAGIC.to_vec());
-    unknown.message(1, type_meta);
-    unknown.message(2, content);
-    // Content encoding and content type: none, and the one that the response says.
-    unknown.text(3, "");
-    unknown.text(4, "");
-    unknown.0
+    let envelope = Envelope {
+        api_version: &typed.api_version,
+        kind: &typed.kind,
+        raw: Some(&content.0),
+    };
+    Some(envelope.seal())
 }
 
 fn list(items: &[ApiGroupDiscovery]) -> Message {

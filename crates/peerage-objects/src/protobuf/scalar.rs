@@ -6,9 +6,9 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Number, Value};
 
-use super::wire::{Reader, Wire};
 use super::{ProtobufError, unexpected};
 use crate::schema::{SchemaKind, StringFormat};
+use peerage_core::protobuf::{Reader, Wire};
 
 /// The value of a field whose type is no message; `None` for one that is.
 pub(super) fn read(
@@ -67,7 +67,7 @@ pub(super) fn special(kind: &SchemaKind, raw: &[u8]) -> Result<Value, ProtobufEr
 fn first_text(raw: &[u8]) -> Result<String, ProtobufError> {
     let mut found = String::new();
     let mut reader = Reader::new(raw);
-    while let Some((number, wire)) = reader.next()? {
+    while let Some((number, wire)) = reader.next_field()? {
         if number == 1 {
             found = text(wire, number, "Quantity")?;
         }
@@ -79,7 +79,7 @@ fn first_text(raw: &[u8]) -> Result<String, ProtobufError> {
 fn int_or_string(raw: &[u8]) -> Result<Value, ProtobufError> {
     let (mut is_text, mut number_value, mut text_value) = (false, 0i64, String::new());
     let mut reader = Reader::new(raw);
-    while let Some((number, wire)) = reader.next()? {
+    while let Some((number, wire)) = reader.next_field()? {
         match (number, wire) {
             (1, Wire::Varint(n)) => is_text = n == 1,
             (2, Wire::Varint(n)) => number_value = n as i64,
@@ -98,7 +98,7 @@ fn int_or_string(raw: &[u8]) -> Result<Value, ProtobufError> {
 fn time(raw: &[u8], micro: bool) -> Result<Value, ProtobufError> {
     let (mut seconds, mut nanos) = (0i64, 0i64);
     let mut reader = Reader::new(raw);
-    while let Some((number, wire)) = reader.next()? {
+    while let Some((number, wire)) = reader.next_field()? {
         match (number, wire) {
             (1, Wire::Varint(n)) => seconds = n as i64,
             (2, Wire::Varint(n)) => nanos = n as i64,
@@ -121,7 +121,7 @@ fn time(raw: &[u8], micro: bool) -> Result<Value, ProtobufError> {
 fn duration(raw: &[u8]) -> Result<String, ProtobufError> {
     let mut nanos = 0i64;
     let mut reader = Reader::new(raw);
-    while let Some((number, wire)) = reader.next()? {
+    while let Some((number, wire)) = reader.next_field()? {
         if let (1, Wire::Varint(n)) = (number, wire) {
             nanos = n as i64;
         }
@@ -133,7 +133,7 @@ fn duration(raw: &[u8]) -> Result<String, ProtobufError> {
 fn embedded(raw: &[u8]) -> Result<Value, ProtobufError> {
     let mut reader = Reader::new(raw);
     let mut value = Value::Null;
-    while let Some((number, wire)) = reader.next()? {
+    while let Some((number, wire)) = reader.next_field()? {
         if let (1, Wire::Bytes(bytes)) = (number, wire)
             && !bytes.is_empty()
         {

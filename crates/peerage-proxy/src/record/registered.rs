@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use http::uri::Authority;
+use peerage_core::protobuf::Envelope;
 use prost::Message;
 use serde::Deserialize;
 
@@ -36,9 +37,6 @@ pub const ENDPOINTS: &str = "peerserverleases";
 /// Where the identity Leases are listed and watched; `&` and more may follow.
 pub const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?labelSelector=apiserver.kubernetes.io%2Fidentity%3Dkube-apiserver";
 
-/// The four bytes before every protobuf value.
-const MAGIC: &[u8; 4] = b"k8s\0";
-
 /// What an identity Lease says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registered {
@@ -54,7 +52,7 @@ pub struct Registered {
 #[must_use]
 pub fn read_lease(value: &[u8]) -> Option<Registered> {
     let file = match open(value) {
-        Some((kind, raw)) if kind == "Lease" => LeaseMessage::decode(raw.as_slice()).ok()?.into(),
+        Some(("Lease", raw)) => LeaseMessage::decode(raw).ok()?.into(),
         Some(_) => return None,
         None => serde_json::from_slice::<LeaseFile>(value).ok()?,
     };
@@ -65,9 +63,7 @@ pub fn read_lease(value: &[u8]) -> Option<Registered> {
 #[must_use]
 pub fn read_endpoint(value: &[u8]) -> Option<(Arc<str>, Option<Authority>)> {
     let file = match open(value) {
-        Some((kind, raw)) if kind == "Endpoints" => {
-            EndpointsMessage::decode(raw.as_slice()).ok()?.into()
-        }
+        Some(("Endpoints", raw)) => EndpointsMessage::decode(raw).ok()?.into(),
         Some(_) => return None,
         None => serde_json::from_slice::<EndpointsFile>(value).ok()?,
     };
@@ -75,9 +71,9 @@ pub fn read_endpoint(value: &[u8]) -> Option<(Arc<str>, Option<Authority>)> {
 }
 
 /// The kind in a protobuf envelope, and its message.
-fn open(value: &[u8]) -> Option<(String, Vec<u8>)> {
-    let envelope = Envelope::decode(value.strip_prefix(MAGIC)?).ok()?;
-    Some((envelope.type_meta?.kind, envelope.raw))
+fn open(value: &[u8]) -> Option<(&str, &[u8])> {
+    let envelope = Envelope::open(value).ok()?;
+    Some((envelope.kind, envelope.raw.unwrap_or_default()))
 }
 
 #[derive(Deserialize, Default)]
@@ -206,21 +202,6 @@ fn address(ip: Option<&str>, port: Option<u16>) -> Option<Authority> {
     } else {
         read_address(&format!("{ip}:{port}"))
     }
-}
-
-/// `runtime.Unknown`.
-#[derive(Clone, PartialEq, Message)]
-struct Envelope {
-    #[prost(message, optional, tag = "1")]
-    type_meta: Option<TypeMeta>,
-    #[prost(bytes = "vec", tag = "2")]
-    raw: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct TypeMeta {
-    #[prost(string, tag = "2")]
-    kind: String,
 }
 
 /// `metav1.ObjectMeta`.

@@ -158,7 +158,7 @@ impl Record {
             Some((types, raw)) => {
                 let message = wire::RangeAllocation::decode(raw.as_slice()).ok()?;
                 // What is not known here would be lost.
-                if types.kind.as_deref() != Some(KIND) || message.encode_to_vec() != raw {
+                if types.kind != KIND || message.encode_to_vec() != raw {
                     return None;
                 }
                 let range = message.range.clone().unwrap_or_default();

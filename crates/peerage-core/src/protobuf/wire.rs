@@ -1,10 +1,21 @@
 //! Fields of a protobuf message, one after another.
+//!
+//! Invariant: no bytes make it panic, and nothing is copied.
 
-use super::ProtobufError;
+/// Why bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// The bytes end within a field, or a number is too long.
+    #[error("the message is cut off or damaged at byte {0}")]
+    Damaged(usize),
+    /// A field of a wire type that there is not, or that has gone out of use.
+    #[error("proto: illegal wireType {0}")]
+    IllegalWireType(u8),
+}
 
 /// The value of a field as it is on the wire.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Wire<'b> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire<'b> {
     /// A number in base 128.
     Varint(u64),
     /// Eight bytes.
@@ -16,18 +27,24 @@ pub(super) enum Wire<'b> {
 }
 
 /// Reads the fields of a message in their order.
-pub(super) struct Reader<'b> {
+#[derive(Debug)]
+pub struct Reader<'b> {
     bytes: &'b [u8],
     at: usize,
 }
 
 impl<'b> Reader<'b> {
-    pub(super) fn new(bytes: &'b [u8]) -> Self {
+    /// The fields of these bytes.
+    #[must_use]
+    pub fn new(bytes: &'b [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
     /// The next field's number and value; `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<(u32, Wire<'b>)>, ProtobufError> {
+    ///
+    /// # Errors
+    /// [`WireError`]; what comes after it cannot be told.
+    pub fn next_field(&mut self) -> Result<Option<(u32, Wire<'b>)>, WireError> {
         if self.at == self.bytes.len() {
             return Ok(None);
         }
@@ -41,12 +58,12 @@ impl<'b> Reader<'b> {
                 Wire::Bytes(self.take(length)?)
             }
             5 => Wire::Fixed32(u32::from_le_bytes(self.array()?)),
-            other => return Err(ProtobufError::IllegalWireType(other)),
+            other => return Err(WireError::IllegalWireType(other)),
         };
         Ok(Some((number, wire)))
     }
 
-    fn varint(&mut self) -> Result<u64, ProtobufError> {
+    fn varint(&mut self) -> Result<u64, WireError> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let [byte] = self.array()?;
@@ -58,11 +75,11 @@ impl<'b> Reader<'b> {
         Err(self.damaged())
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], ProtobufError> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
         self.take(N)?.try_into().map_err(|_| self.damaged())
     }
 
-    fn take(&mut self, length: usize) -> Result<&'b [u8], ProtobufError> {
+    fn take(&mut self, length: usize) -> Result<&'b [u8], WireError> {
         let end = self
             .at
             .checked_add(length)
@@ -73,7 +90,7 @@ impl<'b> Reader<'b> {
         Ok(taken)
     }
 
-    fn damaged(&self) -> ProtobufError {
-        ProtobufError::Damaged(self.at)
+    fn damaged(&self) -> WireError {
+        WireError::Damaged(self.at)
     }
 }
