@@ -125,9 +125,6 @@ async fn try_round(
     let own_id = shared.snapshot.load().view.local_id().clone();
     let own_id = &*own_id;
     probe(shared, peer, link, own_id).await?;
-    if shared.front.is_some() {
-        learn_version(shared, peer, link, own_id).await;
-    }
     let asker = Asker {
         shared,
         link,
@@ -169,8 +166,13 @@ async fn probe(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) -> Resul
         }
         Err(_) => true,
     };
-    shared.peer_answered(peer, started.elapsed());
+    let took = started.elapsed();
     identity::note(shared, peer, link);
+    if shared.front.is_some() {
+        // Before a request may go there: who comes back may have become another version.
+        learn_version(shared, peer, link, own_id).await;
+    }
+    shared.peer_answered(peer, took);
     if peer.health.is_ready() != ready {
         peer.health.set_ready(ready);
         shared.changed.notify_one();
@@ -178,10 +180,11 @@ async fn probe(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) -> Resul
     Ok(())
 }
 
-/// Asks which version the peer serves. The round goes on if it does not say; what it said before stays true for as long
-/// as it answers.
+/// Asks which version the peer serves. The round goes on if it does not say; what it said before stays true until it says
+/// something else.
 async fn learn_version(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) {
-    let what = what(shared, own_id, "/version");
+    let mut what = what(shared, own_id, "/version");
+    what.deadline = Instant::now() + shared.options.poll.probe_deadline;
     let said = match fetch(&link.upstream, what).await {
         Ok(Fetched::Document { bytes, .. }) => {
             ApiVersion::read(&bytes).ok_or_else(|| "its answer names no version".to_owned())

@@ -102,8 +102,6 @@ impl Shared {
     /// A request or poll failed to reach the peer.
     pub(crate) fn peer_failed(&self, peer: &Peer) {
         if peer.health.failed() {
-            // It may come back as another version.
-            peer.forget_version();
             tracing::warn!(
                 peer = &*peer.id,
                 "a peer does not answer; what only it serves answers 503 until it does"

@@ -326,9 +326,6 @@ impl Remembered {
     ) {
         self.peer.set_zone(record.and_then(|r| r.zone.clone()));
         self.relink(shared, record, standing, tls);
-        if restarted {
-            self.peer.forget_version();
-        }
         if restarted || (standing == Standing::Live && self.standing != Standing::Live) {
             self.peer.poke.notify_one();
         }

@@ -2,7 +2,8 @@
 //! (`peerserverleases`, KEP-4020), which live for fifteen seconds.
 //!
 //! The keys are few and small, so they are read whole: at once when the watch says that one changed, and every few
-//! seconds anyway, which shows whether etcd answers at all.
+//! seconds anyway, which shows whether etcd answers at all. What the watch says is looked at for one thing more: of two
+//! servers with one key, the later of two writes hides the earlier from whoever reads after both.
 //!
 //! Invariants: what cannot be read as an endpoint costs its own key; an etcd that does not answer takes nothing away.
 
@@ -17,7 +18,7 @@ use peerage_store::{
     KeyRange, KeyValue, RangeRequest, RangeResponse, Store, StoreError, WatchRequest, WatchStream,
 };
 use rand::RngExt as _;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::moves::{ANEW, Moves};
 use super::publish::Publisher;
@@ -52,10 +53,13 @@ async fn follow_keys(store: &dyn Store, prefix: &str, mut publisher: Publisher) 
     let mut endpoints = Endpoints::default();
     let mut watch = None;
     let mut unwatched = None;
+    let mut written = Vec::new();
     loop {
         match read(store, &keys).await {
             Ok(response) => {
-                let (servers, skipped) = endpoints.take(&response.kvs, &publisher, Instant::now());
+                let now = Instant::now();
+                endpoints.pass(&written, now);
+                let (servers, skipped) = endpoints.take(&response.kvs, &publisher, now);
                 let too_many = response.more.then(|| Trouble::TooMany(prefix.to_owned()));
                 match too_many.as_ref().or(unwatched.as_ref()) {
                     None => publisher.found(servers, skipped),
@@ -71,7 +75,7 @@ async fn follow_keys(store: &dyn Store, prefix: &str, mut publisher: Publisher) 
                         publisher.lacks(it.reason(), it.to_string());
                     }
                 }
-                changed(&mut watch).await;
+                written = changed(&mut watch).await;
             }
             Err(trouble) => {
                 publisher.failed(trouble.reason(), trouble.to_string());
@@ -127,22 +131,32 @@ async fn open(store: &dyn Store, request: WatchRequest) -> Result<WatchStream, T
     opened.map_err(Trouble::Unwatched)
 }
 
-/// Returns when the keys should be read again.
-async fn changed(watch: &mut Option<WatchStream>) {
-    let next = async {
-        match watch {
-            Some(watch) => watch.next().await,
-            None => std::future::pending().await,
-        }
+/// Returns when the keys should be read again, with what was written to them since they were.
+async fn changed(watch: &mut Option<WatchStream>) -> Vec<KeyValue> {
+    let Some(stream) = watch else {
+        tokio::time::sleep(EVERY).await;
+        return Vec::new();
     };
-    match timeout(EVERY, next).await {
-        Ok(Some(Ok(_))) => tokio::time::sleep(GATHER).await,
-        // It may have been compacted away, or be another store's.
-        Ok(_) => {
-            *watch = None;
-            tokio::time::sleep(RETRY).await;
+    let mut written = Vec::new();
+    let mut until = Instant::now() + EVERY;
+    loop {
+        match timeout_at(until, stream.next()).await {
+            Ok(Some(Ok(response))) if !response.is_progress() => {
+                if written.is_empty() {
+                    until = until.min(Instant::now() + GATHER);
+                }
+                let room = MOST.saturating_sub(written.len());
+                written.extend(response.events.into_iter().map(|it| it.kv).take(room));
+            }
+            Ok(Some(Ok(_))) => {}
+            // It may have been compacted away, or be another store's.
+            Ok(_) => {
+                *watch = None;
+                tokio::time::sleep(RETRY).await;
+                return written;
+            }
+            Err(_) => return written,
         }
-        Err(_) => {}
     }
 }
 
@@ -159,6 +173,15 @@ struct Endpoints {
 }
 
 impl Endpoints {
+    /// Notes where servers were between two reads.
+    fn pass(&mut self, written: &[KeyValue], now: Instant) {
+        for found in written.iter().filter_map(|kv| endpoint(kv).ok()) {
+            if let Some(id) = found.id.filter(|id| self.moves.knows(id)) {
+                self.moves.note(&id, &found.address, now);
+            }
+        }
+    }
+
     fn take(
         &mut self,
         kvs: &[KeyValue],
@@ -260,6 +283,36 @@ mod tests {
         assert_eq!(shown(20, &[two]), ["a:1", "b:1"]);
         assert_eq!(shown(21, &[]), ["a:1", "b:1"]);
         assert_eq!(shown(50, &[]), [""; 0], "nobody has registered anew");
+    }
+
+    fn written(address: &str) -> KeyValue {
+        let (ip, port) = address.split_once(':').unwrap();
+        let port: u16 = port.parse().unwrap();
+        let value = serde_json::json!({
+            "apiVersion": "v1", "kind": "Endpoints", "metadata": {"labels": {"apiserverIdentity": "a"}},
+            "subsets": [{"addresses": [{"ip": ip}], "ports": [{"port": port}]}],
+        });
+        KeyValue {
+            key: "/a".into(),
+            value: value.to_string().into(),
+            create_revision: 1,
+            mod_revision: 1,
+            version: 1,
+            lease: 0,
+        }
+    }
+
+    #[test]
+    fn two_servers_that_renew_in_the_same_moment_are_two() {
+        let (start, mut endpoints) = (Instant::now(), Endpoints::default());
+        let [one, two] = ["10.0.0.1:6443", "10.0.0.2:6443"].map(written);
+        let found = |kv: &KeyValue| endpoint(kv).unwrap();
+        assert_eq!(endpoints.tell(vec![found(&two)], start).len(), 1);
+        for second in [10, 20] {
+            let now = start + Duration::from_secs(second);
+            endpoints.pass(&[one.clone(), two.clone()], now);
+            assert_eq!(endpoints.tell(vec![found(&two)], now).len(), 2, "{second}");
+        }
     }
 
     fn follow_store(store: MemoryStore) -> (watch::Receiver<State>, JoinHandle<()>) {

@@ -49,7 +49,12 @@ impl Moves {
     }
 
     /// Notes the address of an ID; returns the other one of the two servers that have it, if it is two.
-    fn note(&mut self, id: &Arc<str>, address: &Authority, now: Instant) -> Option<Authority> {
+    pub(super) fn note(
+        &mut self,
+        id: &Arc<str>,
+        address: &Authority,
+        now: Instant,
+    ) -> Option<Authority> {
         let known = self.0.entry(id.clone()).or_insert_with(|| Addresses {
             current: address.clone(),
             before: None,
@@ -69,6 +74,11 @@ impl Moves {
     /// Whether two servers have this ID, so that its registration is not theirs alone to take down.
     pub(super) fn are_two(&self, id: &str, now: Instant) -> bool {
         self.0.get(id).is_some_and(|it| it.other(now).is_some())
+    }
+
+    /// Whether a server of this ID is registered.
+    pub(super) fn knows(&self, id: &str) -> bool {
+        self.0.contains_key(id)
     }
 
     /// Forgets all IDs but these.
