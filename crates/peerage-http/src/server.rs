@@ -172,14 +172,10 @@ pub enum Drained {
 }
 
 impl Drained {
-    /// Says in the log what of the end of a task that served was not in good order.
+    /// Says in the log that a task that served did not come to its own end. What was cut off has been said by then.
     pub fn tell(ended: Result<Drained, JoinError>) {
-        match ended {
-            Ok(Drained::Whole) => {}
-            Ok(Drained::Cut(connections)) => {
-                tracing::warn!(connections, "not all requests had their end");
-            }
-            Err(error) => tracing::error!(%error, "serving ended badly"),
+        if let Err(error) = ended {
+            tracing::error!(%error, "serving ended badly");
         }
     }
 }

@@ -36,7 +36,7 @@ pub fn bounded<F: FnOnce() + Send + Unpin + 'static>(
     Bounded {
         body,
         pause,
-        alarm: Box::pin(sleep(pause)),
+        alarm: None,
         waits: false,
         stalled: Some(stalled),
     }
@@ -46,8 +46,8 @@ pub fn bounded<F: FnOnce() + Send + Unpin + 'static>(
 struct Bounded<F> {
     body: Body,
     pause: Duration,
-    /// Counts while `waits`.
-    alarm: Pin<Box<Sleep>>,
+    /// Counts while `waits`; none until the reader first had to wait, which for most answers is never.
+    alarm: Option<Pin<Box<Sleep>>>,
     /// Whether the reader has been told that nothing is there yet.
     waits: bool,
     /// None once the body has broken off.
@@ -70,12 +70,17 @@ impl<F: FnOnce() + Send + Unpin> http_body::Body for Bounded<F> {
             self.waits = false;
             return Poll::Ready(frame);
         }
-        if !self.waits {
-            let end = Instant::now() + self.pause;
-            self.alarm.as_mut().reset(end);
-            self.waits = true;
+        let Bounded {
+            pause,
+            alarm,
+            waits,
+            ..
+        } = &mut *self;
+        let alarm = alarm.get_or_insert_with(|| Box::pin(sleep(*pause)));
+        if !std::mem::replace(waits, true) {
+            alarm.as_mut().reset(Instant::now() + *pause);
         }
-        if self.alarm.as_mut().poll(context).is_pending() {
+        if alarm.as_mut().poll(context).is_pending() {
             return Poll::Pending;
         }
         if let Some(stalled) = self.stalled.take() {

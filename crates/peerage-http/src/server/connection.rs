@@ -201,7 +201,7 @@ where
         if let Some(refused) = refusal::of(&request, self.max_headers) {
             return Box::pin(async move { Ok(refused.map(|body| in_flight.pace(body))) });
         }
-        let parts = request.version() < Version::HTTP_2;
+        let is_http1 = request.version() < Version::HTTP_2;
         let head_only = request.method() == Method::HEAD;
         let mut request = request.map(body::boxed);
         request.extensions_mut().insert(self.info.clone());
@@ -209,7 +209,7 @@ where
         let (request, leftover) = Leftover::of(request);
         let answer = self.service.clone().oneshot(request);
         let panics = self.panics.clone();
-        let leaving = parts.then(|| self.leaving.clone());
+        let leaving = is_http1.then(|| self.leaving.clone());
         let answered = answered(answer, leftover, in_flight, panics, leaving);
         Box::pin(answered.map_ok(move |response| match head_only {
             true => without_body(response),
