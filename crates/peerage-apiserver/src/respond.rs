@@ -149,7 +149,8 @@ pub(crate) fn yaml(document: &impl Serialize) -> Result<String, String> {
     serde_saphyr::to_string(&value).map_err(|e| e.to_string())
 }
 
-fn compress(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+/// The bytes as gzip.
+pub(crate) fn compress(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut gzip = GzEncoder::new(
         Vec::with_capacity(bytes.len() / 4),
         Compression::new(GZIP_LEVEL),

@@ -3,7 +3,7 @@
 use peerage_catalogue::Catalogue;
 use serde_json::{Map, Value, json};
 
-use super::v3;
+use super::{Fragments, fragment, v3};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 const INFO: &str = "io.k8s.apimachinery.pkg.version.Info";
@@ -14,7 +14,7 @@ pub(super) const FIXED: [&str; 3] = ["api", "apis", "version"];
 pub(super) const KEYS: [&str; 2] = [".well-known/openid-configuration", "openid/v1/jwks"];
 
 /// The document of a path that is no group-version; `None` for other paths.
-pub(super) fn document(catalogue: &Catalogue, path: &str) -> Option<Value> {
+pub(super) fn document(catalogue: &Catalogue, path: &str) -> Option<String> {
     let types = super::paths::JSON_TYPES.as_slice();
     let page = match path {
         "api" => page("core", "getCoreAPIVersions", types, schema("APIVersions")),
@@ -47,11 +47,11 @@ pub(super) fn document(catalogue: &Catalogue, path: &str) -> Option<Value> {
             )
         }
     };
-    let mut paths = Map::new();
-    paths.insert(format!("/{path}/"), page);
     let mut schemas = Map::new();
-    collect(&Value::Object(paths.clone()), &mut schemas);
-    Some(v3::whole(catalogue, paths, schemas))
+    collect(&page, &mut schemas);
+    let schemas = schemas.iter().map(|(name, it)| (name.clone(), fragment(it)));
+    let paths = Fragments::from([(format!("/{path}/"), fragment(&page))]);
+    Some(v3::whole(catalogue, &paths, &schemas.collect()))
 }
 
 fn schema(kind: &str) -> Value {
@@ -215,6 +215,7 @@ mod tests {
         let catalogue = Catalogue::load("1.37", &Default::default()).unwrap();
         for path in FIXED.iter().chain(&KEYS).chain(&["apis/apps"]) {
             let text = document(&catalogue, path).unwrap();
+            let text: Value = serde_json::from_str(&text).unwrap();
             let mut wanted = Map::new();
             collect(&text, &mut wanted);
             for name in wanted.keys() {

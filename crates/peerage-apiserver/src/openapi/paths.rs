@@ -6,6 +6,7 @@ use peerage_catalogue::{Catalogue, Resource, Subresource};
 use serde_json::{Map, Value, json};
 
 use super::schemas::{Dialect, Writer};
+use super::{Fragments, fragment};
 
 pub(super) const JSON_TYPES: [&str; 3] = [
     "application/json",
@@ -59,7 +60,7 @@ pub(super) fn add(
     dialect: Dialect,
     group: &str,
     version: &str,
-    paths: &mut Map<String, Value>,
+    paths: &mut Fragments,
 ) {
     let base = if group.is_empty() {
         format!("/api/{version}")
@@ -81,20 +82,23 @@ pub(super) fn add(
     };
     paths.insert(
         format!("{base}/"),
-        json!({ "get": operation(dialect, &tag, &discovery) }),
+        fragment(&json!({ "get": operation(dialect, &tag, &discovery) })),
     );
     for resource in catalogue.resources_of(group, version) {
         let kind = (&*resource.group, &*resource.version, &*resource.kind);
-        Paths {
+        let mut of_resource = Paths {
             writer,
             dialect,
             tag: &tag,
             base: &base,
             resource,
             kind,
-            paths,
+            paths: Map::new(),
+        };
+        of_resource.add();
+        for (path, item) in of_resource.paths {
+            paths.insert(path, fragment(&item));
         }
-        .add();
     }
 }
 
@@ -107,7 +111,7 @@ struct Paths<'a, 'w> {
     resource: &'a Resource,
     /// What the operations that are being written are about: the resource, or one of its subresources.
     kind: (&'a str, &'a str, &'a str),
-    paths: &'a mut Map<String, Value>,
+    paths: Map<String, Value>,
 }
 
 impl<'a> Paths<'a, '_> {

@@ -8,6 +8,8 @@ use peerage_objects::schema::{
 };
 use serde_json::{Map, Value, json};
 
+use super::{Fragments, fragment};
+
 /// Which of the two forms is written: where named types are, and how v2 says what only v3 can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
@@ -70,13 +72,13 @@ impl<'a> Writer<'a> {
     }
 
     /// Every named type that was referred to, and what those refer to, by name.
-    pub(super) fn finish(mut self) -> Map<String, Value> {
-        let mut schemas = Map::new();
+    pub(super) fn finish(mut self) -> Fragments {
+        let mut schemas = Fragments::new();
         while let Some(id) = self.wanted.pop() {
             let schema = self.catalogue.types().get(id);
             let body = self.body(id, schema);
             if let Some(name) = &schema.name {
-                schemas.insert(name.to_string(), body);
+                schemas.insert(name.to_string(), fragment(&body));
             }
         }
         schemas

@@ -5,18 +5,18 @@ use http::header::{ETAG, HeaderValue, VARY};
 use http::request::Parts;
 use peerage_catalogue::Catalogue;
 use peerage_http::Response;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::paths;
+use super::{Fragments, paths};
 use super::schemas::{Dialect, Writer};
 use super::v3::matches;
 use crate::api::Api;
-use crate::respond;
 
 /// The document of all group-versions.
-pub(super) fn document(catalogue: &Catalogue) -> Value {
-    let mut found = Map::new();
-    let mut definitions = Map::new();
+pub(super) fn document(catalogue: &Catalogue) -> String {
+    let mut found = Fragments::new();
+    let mut definitions = Fragments::new();
     for group in catalogue.groups() {
         for version in &group.versions {
             let mut writer = Writer::new(catalogue, Dialect::V2, &group.name, &version.version);
@@ -33,14 +33,29 @@ pub(super) fn document(catalogue: &Catalogue) -> Value {
             }
         }
     }
-    json!({
-        "swagger": "2.0",
-        "info": { "title": "Kubernetes", "version": catalogue.version_info().git_version },
-        "paths": found,
-        "definitions": definitions,
-        "securityDefinitions": { "BearerToken": { "type": "apiKey", "name": "authorization", "in": "header" } },
-        "security": [{ "BearerToken": [] }],
-    })
+    let whole = Whole {
+        definitions: &definitions,
+        info: json!({ "title": "Kubernetes", "version": catalogue.version_info().git_version }),
+        paths: &found,
+        security: json!([{ "BearerToken": [] }]),
+        security_definitions: json!({
+            "BearerToken": { "type": "apiKey", "name": "authorization", "in": "header" },
+        }),
+        swagger: "2.0",
+    };
+    serde_json::to_string(&whole).unwrap_or_default()
+}
+
+/// The document.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Whole<'a> {
+    definitions: &'a Fragments,
+    info: Value,
+    paths: &'a Fragments,
+    security: Value,
+    security_definitions: Value,
+    swagger: &'static str,
 }
 
 /// Answers `/openapi/v2`.
@@ -52,7 +67,7 @@ pub(crate) fn answer(api: &Api, parts: &Parts) -> Response {
     } else if !super::takes_json(&parts.headers) {
         super::bare(StatusCode::NOT_ACCEPTABLE)
     } else {
-        respond::respond(StatusCode::OK, "application/json", document.json.clone())
+        document.answer()
     };
     let headers = response.headers_mut();
     headers.insert(

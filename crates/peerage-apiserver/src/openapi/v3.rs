@@ -6,17 +6,18 @@ use http::{HeaderMap, StatusCode};
 use peerage_catalogue::Catalogue;
 use peerage_core::RequestInfo;
 use peerage_http::Response;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::schemas::{Dialect, Writer};
-use super::{Document, overview, paths};
+use super::{Document, Fragments, overview, paths};
 use crate::api::Api;
 use crate::respond;
 
 const INDEX: &str = "/openapi/v3";
 
 /// The document of a path such as `apis/apps/v1`.
-pub(super) fn document(catalogue: &Catalogue, path: &str) -> Value {
+pub(super) fn document(catalogue: &Catalogue, path: &str) -> String {
     if let Some(document) = overview::document(catalogue, path) {
         return document;
     }
@@ -27,7 +28,7 @@ pub(super) fn document(catalogue: &Catalogue, path: &str) -> Value {
         _ => ("", ""),
     };
     let mut writer = Writer::new(catalogue, Dialect::V3, group, version);
-    let mut found = Map::new();
+    let mut found = Fragments::new();
     paths::add(
         catalogue,
         &mut writer,
@@ -36,27 +37,40 @@ pub(super) fn document(catalogue: &Catalogue, path: &str) -> Value {
         version,
         &mut found,
     );
-    whole(catalogue, found, writer.finish())
+    whole(catalogue, &found, &writer.finish())
 }
 
 /// A document of these paths and types.
-pub(super) fn whole(
-    catalogue: &Catalogue,
-    paths: Map<String, Value>,
-    schemas: Map<String, Value>,
-) -> Value {
-    let mut components = json!({
-        "securitySchemes": { "BearerToken": { "type": "apiKey", "name": "authorization", "in": "header" } },
-    });
-    if !schemas.is_empty() {
-        components["schemas"] = schemas.into();
-    }
-    json!({
-        "openapi": "3.0.0",
-        "info": { "title": "Kubernetes", "version": catalogue.version() },
-        "paths": paths,
-        "components": components,
-    })
+pub(super) fn whole(catalogue: &Catalogue, paths: &Fragments, schemas: &Fragments) -> String {
+    let whole = Whole {
+        components: Components {
+            schemas,
+            security_schemes: json!({
+                "BearerToken": { "type": "apiKey", "name": "authorization", "in": "header" },
+            }),
+        },
+        info: json!({ "title": "Kubernetes", "version": catalogue.version() }),
+        openapi: "3.0.0",
+        paths,
+    };
+    serde_json::to_string(&whole).unwrap_or_default()
+}
+
+/// A document.
+#[derive(Serialize)]
+struct Whole<'a> {
+    components: Components<'a>,
+    info: Value,
+    openapi: &'static str,
+    paths: &'a Fragments,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Components<'a> {
+    #[serde(skip_serializing_if = "Fragments::is_empty")]
+    schemas: &'a Fragments,
+    security_schemes: Value,
 }
 
 /// How a type is referred to.
@@ -117,7 +131,7 @@ fn serve(document: &Document, path: &str, hash: Option<&str>, headers: &HeaderMa
             .insert(VARY, HeaderValue::from_static("Accept"));
         return response;
     } else {
-        respond::respond(StatusCode::OK, "application/json", document.json.clone())
+        document.answer()
     };
     let found = response.headers_mut();
     found.insert(ETAG, value(etag));
