@@ -57,7 +57,10 @@ impl Respond {
 
     /// For failures, and for documents that know no conversion.
     pub(crate) fn plain(headers: &HeaderMap, query: &Query<'_>) -> Self {
-        let encoding = media::negotiate_status(headers.get(ACCEPT).and_then(|v| v.to_str().ok()));
+        let encoding = media::negotiate_status(
+            headers.get(ACCEPT).and_then(|v| v.to_str().ok()),
+            Media::OFFERED,
+        );
         let pretty = encoding.pretty || media::is_pretty(query, user_agent(headers));
         Self {
             encoding: Encoding { pretty, ..encoding },

@@ -5,8 +5,8 @@
 //! aggregated discovery, pretty printing). Each stage refuses with its own text, and `/apis` and `/apis/GROUP` have
 //! no router before them. Encoding is left to [`crate::json`] and to the servers.
 //!
-//! Protobuf is offered for discovery alone, and there only if the server says so: elsewhere a client that accepts it and
-//! JSON gets JSON, one that accepts nothing else is refused.
+//! Protobuf is offered for discovery and failures alone, and there only if the server says so: elsewhere a client that
+//! accepts it and JSON gets JSON, one that accepts nothing else is refused.
 //! The texts of refusals list the media types that Kubernetes lists, since clients compare them, except to a client
 //! that asked for protobuf: that one is told what there is.
 
@@ -40,16 +40,16 @@ pub enum Media {
     Json,
     /// `application/yaml`.
     Yaml,
-    /// `application/vnd.kubernetes.protobuf`, of discovery.
+    /// `application/vnd.kubernetes.protobuf`, of discovery and of failures.
     Protobuf,
 }
 
 impl Media {
     /// What is offered, the preferred first.
-    const OFFERED: &[Media] = &[Media::Json, Media::Yaml];
+    pub const OFFERED: &[Media] = &[Media::Json, Media::Yaml];
 
     /// What is offered by who also writes protobuf.
-    const OFFERED_WITH_PROTOBUF: &[Media] = &[Media::Json, Media::Yaml, Media::Protobuf];
+    pub const OFFERED_WITH_PROTOBUF: &[Media] = &[Media::Json, Media::Yaml, Media::Protobuf];
 
     /// The value of Content-Type, without parameters.
     #[must_use]
@@ -103,8 +103,8 @@ impl From<NotAcceptable> for Status {
 /// How to write a Status to this client: as it accepts, or as indented JSON when it accepts nothing of what there
 /// is, or only conversions.
 #[must_use]
-pub fn negotiate_status(accept: Option<&str>) -> Encoding {
-    negotiate_plain(accept, Media::OFFERED).unwrap_or(Encoding {
+pub fn negotiate_status(accept: Option<&str>, offered: &[Media]) -> Encoding {
+    negotiate_plain(accept, offered).unwrap_or(Encoding {
         media: Media::Json,
         pretty: true,
     })

@@ -5,8 +5,10 @@
 //!
 //! Invariant: bytes of any kind are an envelope or an error, never a panic.
 
+mod message;
 mod wire;
 
+pub(crate) use message::Message;
 pub use wire::{Reader, Wire, WireError};
 
 /// The bytes before every value (`k8s` and a zero).
@@ -76,29 +78,16 @@ impl<'b> Envelope<'b> {
     /// are empty.
     #[must_use]
     pub fn seal(&self) -> Vec<u8> {
-        let mut type_meta = Vec::new();
-        put(&mut type_meta, 1, self.api_version.as_bytes());
-        put(&mut type_meta, 2, self.kind.as_bytes());
-        let mut value = MAGIC.to_vec();
-        put(&mut value, 1, &type_meta);
-        put(&mut value, 2, self.raw.unwrap_or_default());
-        put(&mut value, 3, b"");
-        put(&mut value, 4, b"");
-        value
+        let mut type_meta = Message::default();
+        type_meta.text(1, self.api_version);
+        type_meta.text(2, self.kind);
+        let mut value = Message::after(MAGIC);
+        value.message(1, type_meta);
+        value.bytes(2, self.raw.unwrap_or_default());
+        value.text(3, "");
+        value.text(4, "");
+        value.into_bytes()
     }
-}
-
-/// Writes a field that is a text, bytes or a message. Field numbers are below 16.
-fn put(message: &mut Vec<u8>, number: u8, bytes: &[u8]) {
-    message.push(number << 3 | 2);
-    let mut length = bytes.len();
-    while length >= 0x80 {
-        // The lowest seven bits fit.
-        message.push((length & 0x7f) as u8 | 0x80);
-        length >>= 7;
-    }
-    message.push(length as u8);
-    message.extend_from_slice(bytes);
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 //!
 //! The constructors hold the exact texts, reasons, details and codes of kube-apiserver, because clients
 //! compare them; handlers never write such texts themselves. A Status knows its HTTP code and Retry-After.
-//! Encoding it in the client's media type is the server's.
+//! Writing it as JSON or YAML is the server's.
 
 mod field;
 mod generic;
 mod plain;
+mod protobuf;
 mod rows;
 
 use std::fmt;

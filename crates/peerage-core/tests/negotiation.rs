@@ -314,7 +314,30 @@ fn statuses_are_written_as_accepted_or_as_indented_json() {
         ),
         (Some("application/vnd.kubernetes.protobuf"), indented),
     ] {
-        assert_eq!(negotiate_status(accept), expected, "{accept:?}");
+        assert_eq!(
+            negotiate_status(accept, Media::OFFERED),
+            expected,
+            "{accept:?}"
+        );
+    }
+    for (accept, media) in [
+        ("application/vnd.kubernetes.protobuf", Media::Protobuf),
+        (
+            "application/vnd.kubernetes.protobuf,application/json",
+            Media::Protobuf,
+        ),
+        (
+            "application/json,application/vnd.kubernetes.protobuf",
+            Media::Json,
+        ),
+        (
+            "application/cbor,application/vnd.kubernetes.protobuf",
+            Media::Protobuf,
+        ),
+        ("*/*", Media::Json),
+    ] {
+        let found = negotiate_status(Some(accept), Media::OFFERED_WITH_PROTOBUF);
+        assert_eq!(found.media, media, "{accept}");
     }
 }
 
@@ -389,7 +412,7 @@ proptest! {
                 prop_assert!(answer.content_type().starts_with(answer.media.content_type()));
             }
         }
-        let _ = (negotiate_status(Some(&header)), body_type(Some(&header)), patch_type(Some(&header), true));
+        let _ = (negotiate_status(Some(&header), Media::OFFERED_WITH_PROTOBUF), body_type(Some(&header)), patch_type(Some(&header), true));
     }
 }
 

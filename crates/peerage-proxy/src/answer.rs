@@ -18,7 +18,6 @@ use crate::service::Call;
 #[derive(Clone)]
 pub struct Form {
     encoding: Encoding,
-    head_only: bool,
     audit: Audit,
 }
 
@@ -27,11 +26,11 @@ impl Form {
     #[must_use]
     pub fn of(request: &Request, info: &RequestInfo<'_>) -> Form {
         let headers = request.headers();
-        let mut encoding = media::negotiate_status(text(headers, ACCEPT));
+        let mut encoding =
+            media::negotiate_status(text(headers, ACCEPT), Media::OFFERED_WITH_PROTOBUF);
         encoding.pretty |= media::is_pretty(&info.query(), text(headers, USER_AGENT));
         Form {
             encoding,
-            head_only: request.method() == http::Method::HEAD,
             audit: Audit::of(request.extensions()),
         }
     }
@@ -58,12 +57,7 @@ impl Form {
     pub fn say(&self, status: &Status, rendering: &Rendering) -> Response {
         let (media, bytes) = self.encode(status, rendering);
         let length = HeaderValue::from(bytes.len());
-        let body = if self.head_only {
-            body::empty()
-        } else {
-            body::full(bytes)
-        };
-        let mut response = Response::new(body);
+        let mut response = Response::new(body::full(bytes));
         *response.status_mut() =
             StatusCode::from_u16(status.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
@@ -77,6 +71,9 @@ impl Form {
     }
 
     fn encode(&self, status: &Status, rendering: &Rendering) -> (Media, Vec<u8>) {
+        if self.encoding.media == Media::Protobuf {
+            return (Media::Protobuf, status.to_protobuf());
+        }
         // A Status is structs and strings, which JSON can always hold.
         let json = json::to_body(status).unwrap_or_default();
         if self.encoding.media == Media::Yaml

@@ -208,11 +208,7 @@ fn respond(
     let gzip = gzip::takes_discovery(headers);
     let encoded = encode(call, accept, rendered, pretty, gzip);
     let length = HeaderValue::from(encoded.bytes.len());
-    let mut response = Response::new(if request.method() == Method::HEAD {
-        body::empty()
-    } else {
-        body::full(encoded.bytes)
-    });
+    let mut response = Response::new(body::full(encoded.bytes));
     mark(&mut response, tag);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(encoded.content_type));

@@ -49,7 +49,9 @@ pub(super) fn document(catalogue: &Catalogue, path: &str) -> Option<String> {
     };
     let mut schemas = Map::new();
     collect(&page, &mut schemas);
-    let schemas = schemas.iter().map(|(name, it)| (name.clone(), fragment(it)));
+    let schemas = schemas
+        .iter()
+        .map(|(name, it)| (name.clone(), fragment(it)));
     let paths = Fragments::from([(format!("/{path}/"), fragment(&page))]);
     Some(v3::whole(catalogue, &paths, &schemas.collect()))
 }

@@ -18,7 +18,8 @@ fn check(version: &str, config: &str, recorded: &str) {
     let openapi = OpenApi::new(Arc::new(catalogue), false);
     for line in text.lines() {
         let (path, types) = line.split_once(' ').unwrap();
-        let document: Value = serde_json::from_slice(&openapi.v3(path).unwrap().json().unwrap()).unwrap();
+        let document: Value =
+            serde_json::from_slice(&openapi.v3(path).unwrap().json().unwrap()).unwrap();
         let schemas = document["components"]["schemas"].as_object().unwrap();
         let mut names: Vec<&str> = schemas.keys().map(String::as_str).collect();
         names.sort_unstable();

@@ -8,9 +8,9 @@ use peerage_http::Response;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Fragments, paths};
 use super::schemas::{Dialect, Writer};
 use super::v3::matches;
+use super::{Fragments, paths};
 use crate::api::Api;
 
 /// The document of all group-versions.

@@ -122,11 +122,10 @@ async fn front(
             if tags(request.headers()).any(|it| it == "*") {
                 head.status = StatusCode::NOT_MODIFIED;
                 head.headers.remove(CONTENT_TYPE);
-                return Ok(rebuilt(head, Bytes::new(), true));
+                return Ok(rebuilt(head, Bytes::new()));
             }
             let bytes = elsewhere.index().unwrap_or_default();
-            let head_only = request.method() == Method::HEAD;
-            Ok(rebuilt(head, bytes.into(), head_only))
+            Ok(rebuilt(head, bytes.into()))
         }
         Asked::V2 if !takes_json(request.headers()) => {
             let newest = newest(&call);
@@ -138,7 +137,7 @@ async fn front(
             let others = elsewhere.peers(peers.first().map(|it| &**it));
             peers.extend(reachable(&call, &others));
             match call.shared.openapi_v2.get(&call.shared, None, peers).await {
-                Some(merged) => Ok(version_2_of(request.headers(), request.method(), merged)),
+                Some(merged) => Ok(version_2_of(request.headers(), merged)),
                 None => inner(request).await,
             }
         }
@@ -173,7 +172,7 @@ fn tags(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     lines.flat_map(|line| line.split(',')).map(str::trim)
 }
 
-fn version_2_of(headers: &HeaderMap, method: &Method, merged: v2::Merged) -> Response {
+fn version_2_of(headers: &HeaderMap, merged: v2::Merged) -> Response {
     let mut head = head("application/json");
     gzip::vary(&mut head.headers);
     head.headers
@@ -183,27 +182,17 @@ fn version_2_of(headers: &HeaderMap, method: &Method, merged: v2::Merged) -> Res
     if fits {
         head.status = StatusCode::NOT_MODIFIED;
         head.headers.remove(CONTENT_TYPE);
-        return rebuilt(head, Bytes::new(), true);
+        return rebuilt(head, Bytes::new());
     }
-    whole_version_2(
-        head,
-        merged,
-        gzip::takes_openapi(headers),
-        method == Method::HEAD,
-    )
+    whole_version_2(head, merged, gzip::takes_openapi(headers))
 }
 
-fn whole_version_2(
-    mut head: http::response::Parts,
-    merged: v2::Merged,
-    gzip: bool,
-    head_only: bool,
-) -> Response {
+fn whole_version_2(mut head: http::response::Parts, merged: v2::Merged, gzip: bool) -> Response {
     let Some(packed) = merged.packed.filter(|_| gzip) else {
-        return rebuilt(head, merged.bytes, head_only);
+        return rebuilt(head, merged.bytes);
     };
     gzip::mark(&mut head.headers);
-    rebuilt(head, Bytes::from_owner(packed), head_only)
+    rebuilt(head, Bytes::from_owner(packed))
 }
 
 /// Whether what the client has is this, weakly compared (RFC 9110 section 13.1.2), as kube-apiserver's OpenAPI does.
@@ -222,7 +211,7 @@ async fn index(
         Err(response) => return Ok(response),
     };
     let merged = elsewhere.merge_into(&bytes).map(Bytes::from);
-    Ok(rebuilt(head, merged.unwrap_or(bytes), whole.head_only))
+    Ok(rebuilt(head, merged.unwrap_or(bytes)))
 }
 
 async fn version_2(
@@ -242,14 +231,14 @@ async fn version_2(
         .get(&call.shared, Some(&bytes), elsewhere.peers(None))
         .await
     else {
-        return Ok(rebuilt(head, bytes, whole.head_only));
+        return Ok(rebuilt(head, bytes));
     };
     head.headers.insert(ETAG, merged.etag.clone());
     if whole.if_none_match.is_some_and(|tag| tag == merged.etag) {
         head.status = StatusCode::NOT_MODIFIED;
-        return Ok(rebuilt(head, Bytes::new(), true));
+        return Ok(rebuilt(head, Bytes::new()));
     }
-    Ok(whole_version_2(head, merged, whole.gzip, whole.head_only))
+    Ok(whole_version_2(head, merged, whole.gzip))
 }
 
 /// The peers that a request can be sent to now.
@@ -267,13 +256,11 @@ fn reachable(call: &Call, peers: &[Arc<Peer>]) -> Vec<Arc<Peer>> {
 struct Whole {
     request: Request,
     if_none_match: Option<HeaderValue>,
-    head_only: bool,
     gzip: bool,
 }
 
 impl Whole {
     fn of(mut request: Request) -> Whole {
-        let head_only = request.method() == Method::HEAD;
         let gzip = gzip::takes_openapi(request.headers());
         *request.method_mut() = Method::GET;
         let headers = request.headers_mut();
@@ -290,7 +277,6 @@ impl Whole {
         Whole {
             request,
             if_none_match,
-            head_only,
             gzip,
         }
     }
@@ -313,19 +299,14 @@ async fn collect(response: Response) -> Result<(http::response::Parts, Bytes), R
     }
 }
 
-fn rebuilt(mut head: http::response::Parts, bytes: Bytes, head_only: bool) -> Response {
+fn rebuilt(mut head: http::response::Parts, bytes: Bytes) -> Response {
     head.headers.remove(ACCEPT_RANGES);
     head.headers.remove(CONTENT_LENGTH);
     if head.status == StatusCode::OK {
         head.headers
             .insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
     }
-    let body = if head_only {
-        body::empty()
-    } else {
-        body::full(bytes)
-    };
-    Response::from_parts(head, body)
+    Response::from_parts(head, body::full(bytes))
 }
 
 /// Whether the client takes JSON: the protobuf form of version 2 is not merged.

@@ -159,7 +159,10 @@ async fn row_07_transport_errors_are_a_status_in_the_clients_media_type_with_ret
             ("application/json", "application/json"),
             ("*/*", "application/json"),
             ("application/yaml", "application/yaml"),
-            ("application/vnd.kubernetes.protobuf", "application/json"),
+            (
+                "application/vnd.kubernetes.protobuf",
+                "application/vnd.kubernetes.protobuf",
+            ),
             (
                 "application/json;as=Table;g=meta.k8s.io;v=v1,application/json",
                 "application/json",

@@ -125,6 +125,7 @@ fn proxy(server: &Server, answers: &Answers) -> Item {
     };
     let gates = samples(&text, "kubernetes_feature_enabled");
     let gate = gates.iter().find(|it| it.label("name") == GATE);
+    let is_old = binary.is_some_and(|it| it < MERGES);
     match gate.map(|it| it.value > 0.0) {
         None => Item::fail(PROXY, name, format!("it has no gate {GATE}: it cannot reroute"))
             .fix("put `peerage gateway` before it"),
@@ -133,9 +134,13 @@ fn proxy(server: &Server, answers: &Answers) -> Item {
                 Some(release) if release < ON_BY_DEFAULT => " (the default before 1.36)",
                 _ => "",
             };
-            Item::fail(PROXY, name, format!("the gate {GATE} is off{default}")).fix(format!(
+            let turned_on = format!(
                 "--feature-gates={GATE}=true and --peer-ca-file (`peerage check --print kubeadm`), or put `peerage gateway` before it"
-            ))
+            );
+            Item::fail(PROXY, name, format!("the gate {GATE} is off{default}")).fix(match is_old {
+                true => "put `peerage gateway` before it, and leave the gate off until 1.35".to_owned(),
+                false => turned_on,
+            })
         }
         Some(true) if !has_hook(answers) => Item::fail(
             PROXY,
@@ -143,12 +148,14 @@ fn proxy(server: &Server, answers: &Answers) -> Item {
             "the gate is on, but without --peer-ca-file it reroutes and merges nothing, and says nothing about it",
         )
         .fix("--peer-ca-file=/etc/kubernetes/pki/ca.crt (`peerage check --print kubeadm`)"),
-        Some(true) if binary.is_some_and(|it| it < MERGES) => Item::warn(
+        Some(true) if is_old => Item::warn(
             PROXY,
             name,
-            "on, but before 1.35 it merges no discovery, and takes newer peers' merged documents for their own: requests go to servers that answer 404",
+            "on, but before 1.35 it merges no discovery, takes newer peers' merged documents for their own, so that requests go to servers that answer 404, and may end itself when a peer's discovery cannot be read",
         )
-        .fix("put `peerage gateway` before the servers, or upgrade this one first"),
+        .fix(format!(
+            "--feature-gates={GATE}=false there and `peerage gateway` before the servers, or upgrade this one first"
+        )),
         Some(true) => Item::pass(PROXY, name, format!("on: the gate, and {HOOK}")),
     }
 }
