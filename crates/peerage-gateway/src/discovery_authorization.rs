@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{
     ACCEPT_ENCODING, CONTENT_LENGTH, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
     IF_UNMODIFIED_SINCE, RANGE, TRANSFER_ENCODING, UPGRADE,
@@ -39,12 +40,12 @@ use http::request::Parts;
 use http::{HeaderMap, Method, StatusCode};
 use peerage_core::{RequestInfo, Status};
 use peerage_http::metrics::Registry;
-use peerage_http::{ConnInfo, HttpService, Request, Response, body};
+use peerage_http::{Body, ConnInfo, HttpService, Request, Response, body};
 use peerage_proxy::{Answers, Form, Question, Rendering};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tower::{Service as _, ServiceExt as _};
 
 use answers::{Remembered, Seat};
@@ -54,8 +55,8 @@ use rate::Rates;
 /// The longest refusal that is handed on whole: a Status with a reason.
 const REFUSAL_LIMIT: usize = 64 << 10;
 
-/// How long a refusal's body may pause.
-const REFUSAL_PAUSE: Duration = Duration::from_secs(5);
+/// How long the body of an answer to a question may take.
+const REFUSAL_TIME: Duration = Duration::from_secs(5);
 
 /// What clients are told to wait whose question was not asked.
 const RETRY: u32 = 1;
@@ -196,8 +197,8 @@ impl DiscoveryAuthorization {
         let response = call(self.servers.clone(), question).await;
         if is_yes(response.status()) {
             self.shared.rates.let_in(credential, now);
-            // Read, so that the connection can be used again; cut off where that would be dearer than a new one.
-            let _ = body::collect(response.into_body(), REFUSAL_LIMIT, REFUSAL_PAUSE).await;
+            // Read beside this, so that the connection can be used again; cut off where that would be dearer than a new one.
+            tokio::spawn(read(response.into_body()));
             return Verdict::Yes;
         }
         Verdict::No(Arc::new(Refusal::read(response).await))
@@ -228,14 +229,14 @@ impl Shared {
 impl Refusal {
     async fn read(response: Response) -> Self {
         let (mut head, stream) = response.into_parts();
-        let body = body::collect(stream, REFUSAL_LIMIT, REFUSAL_PAUSE).await;
+        let body = read(stream).await;
         head.headers.remove(CONTENT_LENGTH);
         head.headers.remove(TRANSFER_ENCODING);
         Self {
             status: head.status,
             headers: head.headers,
             // The status says it all where the words cannot be had.
-            body: body.unwrap_or_default(),
+            body,
         }
     }
 
@@ -245,6 +246,13 @@ impl Refusal {
         *response.headers_mut() = self.headers.clone();
         response
     }
+}
+
+/// As much as is small and comes soon; else nothing.
+async fn read(stream: Body) -> Bytes {
+    let whole = body::collect(stream, REFUSAL_LIMIT, REFUSAL_TIME);
+    let whole = timeout(REFUSAL_TIME, whole).await;
+    whole.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 /// The client's request as a question: without conditions of its own, whose answers would say nothing.

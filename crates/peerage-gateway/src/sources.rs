@@ -191,6 +191,7 @@ impl Sources {
             spawn.run(etcd::follow(etcd, publisher("etcd")));
         }
         if let Some(leases) = options.leases {
+            reloads.extend(leases.tls.reloads());
             let source = leases::follow(leases, followed.clone(), publisher("leases"));
             spawn.run(source);
         }

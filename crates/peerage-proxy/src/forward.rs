@@ -219,26 +219,28 @@ impl<'a> Forward<'a> {
             self.set_guard(&peer, &mut request);
             self.set_condition(&peer, &mut request);
             let in_flight = peer.health.begin();
-            match self.attempt(&peer, &link, request, replayable).await {
-                Ok(response) => match self.examine(&peer, response).await {
-                    Some(response) => {
-                        let answered = Answered {
-                            peer,
-                            response,
-                            in_flight,
-                        };
-                        if !(replayable && declines(&answered.response)) {
-                            return Ok(answered);
-                        }
-                        answered.peer.poke.notify_one();
-                        declined.get_or_insert(answered);
+            let answer = match self.attempt(&peer, &link, request, replayable).await {
+                Ok(response) => self.examine(&peer, response).await,
+                Err(failed) => Err(failed),
+            };
+            match answer {
+                Ok(Some(response)) => {
+                    let answered = Answered {
+                        peer,
+                        response,
+                        in_flight,
+                    };
+                    if !(replayable && declines(&answered.response)) {
+                        return Ok(answered);
                     }
-                    None => {
-                        error = ProxyError::Lacks {
-                            peer: peer.id.clone(),
-                        }
+                    answered.peer.poke.notify_one();
+                    declined.get_or_insert(answered);
+                }
+                Ok(None) => {
+                    error = ProxyError::Lacks {
+                        peer: peer.id.clone(),
                     }
-                },
+                }
                 Err(failed) => {
                     error = self.note_failure(&peer, &failed);
                     match failed {

@@ -10,12 +10,15 @@ use http::uri::Authority;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::io::AsyncReadExt as _;
+use tokio::time::timeout;
 
 use super::Found;
 use super::publish::Publisher;
 
 /// How often the file is looked at. Its content counts, not its time: mounted files are swapped by symlink.
 const LOOK: Duration = Duration::from_secs(1);
+/// For opening and reading it: a file of a server that is away has nothing to say for as long as it likes.
+const DEADLINE: Duration = Duration::from_secs(5);
 /// More than any list of servers has.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -38,6 +41,10 @@ enum FileError {
         path: String,
         source: std::io::Error,
     },
+    #[error("{0} is no regular file, so that it cannot be read again and again")]
+    Kind(String),
+    #[error("{0} is not read after {DEADLINE:?}; is it on a file system that can be reached?")]
+    Late(String),
     #[error("{0} is larger than {MOST_BYTES} bytes")]
     TooLarge(String),
     #[error("{0} is empty; write [] for no servers")]
@@ -50,6 +57,8 @@ impl FileError {
     fn reason(&self) -> &'static str {
         match self {
             FileError::Read { .. } => "read",
+            FileError::Kind(_) => "kind",
+            FileError::Late(_) => "deadline",
             FileError::TooLarge(_) => "too_large",
             FileError::Empty(_) => "empty",
             FileError::Shape { .. } => "shape",
@@ -60,8 +69,15 @@ impl FileError {
 /// Follows the file for ever.
 pub(super) async fn follow(path: PathBuf, mut publisher: Publisher) {
     let mut before = None;
+    let mut reading = Box::pin(read(&path));
     loop {
-        match read(&path).await {
+        let Ok(text) = timeout(DEADLINE, &mut reading).await else {
+            // Still the same read: one that hangs keeps a thread.
+            let late = FileError::Late(path.display().to_string());
+            publisher.failed(late.reason(), late.to_string());
+            continue;
+        };
+        match text {
             Ok(text) if before.as_ref() == Some(&text) => publisher.confirmed(),
             Ok(text) => match parse(&path, &text) {
                 Ok(list) => {
@@ -76,6 +92,7 @@ pub(super) async fn follow(path: PathBuf, mut publisher: Publisher) {
             Err(error) => publisher.failed(error.reason(), error.to_string()),
         }
         tokio::time::sleep(LOOK).await;
+        reading.set(read(&path));
     }
 }
 
@@ -84,6 +101,10 @@ async fn read(path: &Path) -> Result<String, FileError> {
         path: path.display().to_string(),
         source,
     };
+    // To open a pipe would already wait for who writes it.
+    if !tokio::fs::metadata(path).await.map_err(failed)?.is_file() {
+        return Err(FileError::Kind(path.display().to_string()));
+    }
     let file = tokio::fs::File::open(path).await.map_err(failed)?;
     let mut text = String::new();
     // A file may say that it is small and have no end.
@@ -218,9 +239,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_without_an_end_is_an_error() {
-        let error = read(Path::new("/dev/zero")).await.unwrap_err();
-        assert_eq!(error.reason(), "too_large", "{error}");
+    async fn what_is_too_large_or_no_file_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let large = directory.path().join("large");
+        std::fs::write(&large, vec![b'-'; MOST_BYTES as usize + 1]).unwrap();
+        for (path, reason) in [
+            (large.as_path(), "too_large"),
+            (Path::new("/dev/zero"), "kind"),
+            (directory.path(), "kind"),
+            (Path::new("/nowhere"), "read"),
+        ] {
+            let error = read(path).await.unwrap_err();
+            assert_eq!(error.reason(), reason, "{error}");
+        }
     }
 
     #[test]

@@ -22,12 +22,12 @@ use peerage_http::{Upstream, UpstreamOptions};
 use peerage_proxy::PeerRecord;
 use rand::RngExt as _;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::LeaseOptions;
 use super::publish::Publisher;
 use ask::{AskError, Change, Lines};
-use known::Known;
+use known::{Known, MOST};
 
 /// The first pause when nobody can be asked; doubles up to `RETRY_CAP`.
 const RETRY: Duration = Duration::from_secs(1);
@@ -62,8 +62,8 @@ pub(super) async fn follow(
                 publisher: &mut publisher,
                 known: &mut known,
             };
-            let (listed, ended) = session.run().await;
-            if listed {
+            let (watched, ended) = session.run().await;
+            if watched {
                 failures = 0;
                 preferred = Some(address.clone());
             }
@@ -77,8 +77,9 @@ pub(super) async fn follow(
             .saturating_mul(1 << (failures - 1).min(8))
             .min(RETRY_CAP);
         let pause = pause.mul_f64(rand::rng().random_range(0.8..1.2));
-        // Another server may have appeared that can be asked.
-        let _ = timeout(pause, records.changed()).await;
+        // Another server may have appeared that can be asked; what this round found out itself is no reason to go on.
+        sleep(RETRY).await;
+        let _ = timeout(pause.saturating_sub(RETRY), records.changed()).await;
     }
 }
 
@@ -106,21 +107,20 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Whether the list could be read, and how it ended: `Ok` if there is nothing wrong with the server.
+    /// Whether a watch began, and how it ended: `Ok` if there is nothing wrong with the server.
     async fn run(mut self) -> (bool, Result<(), AskError>) {
         let user = self.options.user.as_ref();
         let list = match ask::list(self.upstream, user).await {
             Ok(list) => list,
             Err(error) => return (false, Err(error)),
         };
-        self.known
-            .replace(list.leases, SystemTime::now(), Instant::now());
-        self.publish();
-        let watched = match ask::watch(self.upstream, user, &list.version).await {
-            Ok(lines) => self.watch(lines).await,
-            Err(error) => Err(error),
-        };
-        (true, watched)
+        let now = (SystemTime::now(), Instant::now());
+        let room = self.known.replace(list.leases, now.0, now.1);
+        self.publish(room && !list.more);
+        match ask::watch(self.upstream, user, &list.version).await {
+            Ok(lines) => (true, self.watch(lines).await),
+            Err(error) => (false, Err(error)),
+        }
     }
 
     async fn watch(&mut self, mut lines: Lines) -> Result<(), AskError> {
@@ -138,24 +138,35 @@ impl Session<'_> {
                 None => return Ok(()),
                 Some(Change::Nothing) => self.publisher.confirmed(),
                 Some(Change::Is(lease)) => {
-                    self.known.put(lease, SystemTime::now(), heard);
-                    self.publish();
+                    let room = self.known.put(lease, SystemTime::now(), heard);
+                    self.publish(room);
                 }
                 Some(Change::Gone(name)) => {
                     self.known.remove(&name, heard);
-                    self.publish();
+                    self.publish(true);
                 }
                 Some(Change::Unusable) => {}
             }
         }
     }
 
-    fn publish(&mut self) {
+    /// `all`: whether these are all Leases.
+    fn publish(&mut self, all: bool) {
         let told = self.known.servers(SystemTime::now(), Instant::now());
         for (id, why) in told.faults {
             self.publisher.skipped(&id, why);
         }
-        self.publisher.found(told.servers, told.skipped);
+        match all {
+            true => self.publisher.found(told.servers, told.skipped),
+            false => {
+                let text = format!(
+                    "there are more than {MOST} identity Leases, more than any cluster has servers, and only the first \
+                     ones count: find out who writes them"
+                );
+                self.publisher
+                    .found_but(told.servers, told.skipped, "too_many", text);
+            }
+        }
     }
 
     /// Time may have run out for some; that says nothing about the server that is asked.

@@ -8,7 +8,7 @@ use peerage_core::user::SYSTEM_MASTERS;
 use peerage_http::{Body, Response, body};
 use tokio::time::Instant;
 
-use super::{Answered, Forward, tunnel};
+use super::{Answered, Failed, Forward, tunnel};
 use crate::error::ProxyError;
 use crate::headers::{self, STALE_VIEW};
 use crate::peer::Peer;
@@ -16,7 +16,7 @@ use crate::peer::Peer;
 /// What Kubernetes' path router answers for a group version that it does not have.
 const UNKNOWN_PATH: &[u8] = b"404 page not found\n";
 
-/// How long the short body of a 404 may pause before it is taken as it is.
+/// How long the short body of a 404 may pause.
 const INSPECT_PAUSE: Duration = Duration::from_secs(5);
 
 /// A peer is asked anew because of a 404 at most this often.
@@ -25,31 +25,37 @@ const RECHECK: Duration = Duration::from_secs(1);
 impl Forward<'_> {
     /// `None` if the answer says that the peer lacks the API although its documents list it.
     ///
+    /// # Errors
+    /// [`Failed::Silent`] if it breaks off before it has said which 404 it is.
+    ///
     /// Differs: kube-apiserver passes the peer's 404 on, which a client takes for "the API was removed".
-    pub(super) async fn examine(&self, peer: &Peer, response: Response) -> Option<Response> {
+    pub(super) async fn examine(
+        &self,
+        peer: &Peer,
+        response: Response,
+    ) -> Result<Option<Response>, Failed> {
         let (head, body) = response.into_parts();
         if self.why.is_listed() && head.headers.contains_key(STALE_VIEW) {
             self.lacks(peer);
-            return None;
+            return Ok(None);
         }
         if head.status != StatusCode::NOT_FOUND {
-            return Some(Response::from_parts(head, body));
+            return Ok(Some(Response::from_parts(head, body)));
         }
         recheck(peer);
         let length = head.headers.get(header::CONTENT_LENGTH);
         let length = length.and_then(|l| l.to_str().ok()?.parse::<usize>().ok());
         if length != Some(UNKNOWN_PATH.len()) || !self.why.is_listed() {
-            return Some(Response::from_parts(head, body));
+            return Ok(Some(Response::from_parts(head, body)));
         }
-        let Ok(bytes) = body::collect(body, UNKNOWN_PATH.len(), INSPECT_PAUSE).await else {
-            return Some(Response::from_parts(head, body::empty()));
-        };
+        let bytes = body::collect(body, UNKNOWN_PATH.len(), INSPECT_PAUSE).await;
+        let bytes = bytes.map_err(|_| Failed::Silent)?;
         let head_only = self.head.method == http::Method::HEAD && bytes.is_empty();
         if bytes == UNKNOWN_PATH || head_only {
             self.lacks(peer);
-            return None;
+            return Ok(None);
         }
-        Some(Response::from_parts(head, body::full(bytes)))
+        Ok(Some(Response::from_parts(head, body::full(bytes))))
     }
 
     fn lacks(&self, peer: &Peer) {

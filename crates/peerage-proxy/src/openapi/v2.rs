@@ -173,7 +173,7 @@ fn key(local: Option<&Bytes>, peers: &[Arc<Peer>]) -> u64 {
     for peer in peers {
         peer.id.hash(&mut hasher);
         let documents = peer.documents();
-        let served = documents.map(|heard| Arc::as_ptr(&heard.served) as usize);
+        let served = documents.map(|heard| heard.changed);
         let index = peer.openapi().filter(|it| !it.index.paths.is_empty());
         let without_index = served.filter(|_| index.is_none());
         without_index.hash(&mut hasher);

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
+use super::known::MOST;
 use crate::sources::LeaseUser;
 
 /// For a list, and for the head of a watch.
@@ -23,8 +24,6 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(10);
 /// Leases have about a kilobyte.
 const LIST_LIMIT: usize = 4 << 20;
 const LINE_LIMIT: usize = 256 << 10;
-/// All labelled Leases of `kube-system`; more than five hundred are no control plane.
-const MOST: usize = 500;
 /// A watch is begun anew every few minutes, so that nothing that was missed stays missed.
 const WATCH: &str = "watch=true&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion=";
 
@@ -36,11 +35,17 @@ pub(super) enum AskError {
     #[error("no whole answer within {DEADLINE:?}")]
     Deadline,
     #[error(
-        "{who} may not read Leases (status {status}). Allow it: kubectl -n kube-system create role peerage-gateway \
+        "{} may not read Leases (status {status}). Allow it: kubectl -n kube-system create role peerage-gateway \
          --verb=get,list,watch --resource=leases.coordination.k8s.io; kubectl -n kube-system create rolebinding \
-         peerage-gateway --role=peerage-gateway --user={who}"
+         peerage-gateway --role=peerage-gateway --user={}",
+        user.as_deref().unwrap_or("the user that the gateway's certificate names"),
+        user.as_deref().unwrap_or("NAME, with the common name of that certificate")
     )]
-    Refused { who: String, status: StatusCode },
+    Refused {
+        /// None for whoever the certificate says we are.
+        user: Option<String>,
+        status: StatusCode,
+    },
     #[error("it answered with status {0}")]
     Status(StatusCode),
     #[error("what it answered cannot be used: {0}")]
@@ -76,6 +81,8 @@ impl AskError {
 /// The Leases at one moment.
 pub(super) struct List {
     pub(super) leases: Vec<Registered>,
+    /// Whether there are more.
+    pub(super) more: bool,
     /// Where the watch goes on.
     pub(super) version: String,
 }
@@ -122,9 +129,7 @@ async fn send(
     match response.status() {
         StatusCode::OK => Ok(response),
         status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => Err(AskError::Refused {
-            who: user
-                .map_or("the gateway's certificate", |user| &user.user.name)
-                .to_owned(),
+            user: user.map(|it| it.user.name.clone()),
             status,
         }),
         other => Err(AskError::Status(other)),
@@ -142,6 +147,8 @@ struct ListFile<'a> {
 #[serde(rename_all = "camelCase")]
 struct ListMetadata {
     resource_version: String,
+    #[serde(default)]
+    r#continue: String,
 }
 
 fn read_list(bytes: &[u8]) -> Result<List, AskError> {
@@ -150,6 +157,7 @@ fn read_list(bytes: &[u8]) -> Result<List, AskError> {
     let read = |item: &&RawValue| registered::read_lease(item.get().as_bytes());
     Ok(List {
         leases: items.iter().filter_map(read).collect(),
+        more: !file.metadata.r#continue.is_empty(),
         version: file.metadata.resource_version,
     })
 }

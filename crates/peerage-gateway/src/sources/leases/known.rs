@@ -19,6 +19,9 @@ use super::super::moves::{ANEW, Moves};
 /// A Lease that was not renewed for so long when it is first seen is a dead server's; it is renewed every ten seconds.
 const OLD: Duration = Duration::from_secs(60);
 
+/// All labelled Leases of `kube-system` that count; more are no control plane.
+pub(super) const MOST: usize = 500;
+
 /// All Leases.
 #[derive(Default)]
 pub(super) struct Known {
@@ -49,21 +52,28 @@ pub(super) struct Told {
 }
 
 impl Known {
-    /// These are all Leases.
-    pub(super) fn replace(&mut self, leases: Vec<Registered>, wall: SystemTime, now: Instant) {
+    /// These are all Leases; whether there is room for all.
+    pub(super) fn replace(
+        &mut self,
+        leases: Vec<Registered>,
+        wall: SystemTime,
+        now: Instant,
+    ) -> bool {
         let names: HashSet<_> = leases.iter().map(|lease| lease.id.clone()).collect();
         let known: Vec<_> = self.leases.keys().cloned().collect();
         for name in known.iter().filter(|name| !names.contains(*name)) {
             self.remove(name, now);
         }
-        for lease in leases {
-            self.put(lease, wall, now);
-        }
+        let put = leases.into_iter().map(|lease| self.put(lease, wall, now));
+        put.fold(true, |all, room| all && room)
     }
 
-    /// This Lease is as it is here.
-    pub(super) fn put(&mut self, registered: Registered, wall: SystemTime, now: Instant) {
+    /// This Lease is as it is here; whether there is room for it.
+    pub(super) fn put(&mut self, registered: Registered, wall: SystemTime, now: Instant) -> bool {
         let before = self.leases.get(&registered.id);
+        if before.is_none() && self.leases.len() >= MOST {
+            return false;
+        }
         let renewed =
             before.map(|it| it.registered.lease.renew_time != registered.lease.renew_time);
         let seen = Seen {
@@ -80,6 +90,7 @@ impl Known {
             registered,
         };
         self.leases.insert(seen.registered.id.clone(), seen);
+        true
     }
 
     /// The Lease of this name is no more.
@@ -238,6 +249,23 @@ mod tests {
         assert_eq!(world.shown(300), ["a 10.0.0.1:1 live"]);
         world.known.replace(Vec::new(), wall, now);
         assert!(world.shown(300).is_empty());
+    }
+
+    #[test]
+    fn there_is_room_for_so_many_leases_and_for_changes_of_those() {
+        let mut world = World::new();
+        let (wall, now) = world.at(0);
+        let all = |many: usize| {
+            (0..many)
+                .map(|n| lease(wall, &format!("a{n}"), "", 0))
+                .collect()
+        };
+        assert!(!world.known.replace(all(MOST + 1), wall, now));
+        assert!(!world.known.put(lease(wall, "b", "", 0), wall, now));
+        assert!(world.known.put(lease(wall, "a0", "", 1), wall, now));
+        assert!(world.known.replace(all(MOST), wall, now));
+        world.known.remove("a0", now);
+        assert!(world.known.put(lease(wall, "b", "", 0), wall, now));
     }
 
     #[test]
