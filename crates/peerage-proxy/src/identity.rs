@@ -250,8 +250,8 @@ impl Twins {
                 peer = &*second.id,
                 first = &*first.id,
                 held_back,
-                "more than {MOST_SERVERS} addresses show one certificate, so it is not found out whether some of them are \
-                 one server; each counts as one"
+                "more addresses share certificates than {MOST_SERVERS} with one: it is not found out whether these two are \
+                 one server, and each counts as one"
             );
         }
     }

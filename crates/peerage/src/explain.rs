@@ -13,6 +13,7 @@ use peerage_core::route::Explanation;
 
 use crate::exit::Failure;
 use crate::output::{Output, print_json};
+use crate::pki::kubeconfig;
 
 /// What `--help` says after the flags.
 pub const AFTER_HELP: &str = "\
@@ -32,12 +33,14 @@ pub struct ExplainFlags {
     /// Its path, with the query if it has one
     #[arg(value_name = "PATH")]
     pub target: String,
-    /// Kubeconfig of the servers
+    /// Kubeconfig of the servers [default: ./kubeconfig, else ~/.kube/config]
     #[arg(
         long,
         value_name = "FILE",
         env = "KUBECONFIG",
-        default_value = "kubeconfig",
+        value_parser = kubeconfig::first_file,
+        default_value_os_t = kubeconfig::default_file(),
+        hide_default_value = true,
         help_heading = "A running server"
     )]
     pub kubeconfig: PathBuf,

@@ -25,12 +25,14 @@ const CONTEXT: &str = "context:";
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Servers")]
 pub struct ServerFlags {
-    /// Kubeconfig of the contexts
+    /// Kubeconfig of the contexts [default: ./kubeconfig, else ~/.kube/config]
     #[arg(
         long,
         value_name = "FILE",
         env = "KUBECONFIG",
-        default_value = "kubeconfig"
+        value_parser = kubeconfig::first_file,
+        default_value_os_t = kubeconfig::default_file(),
+        hide_default_value = true
     )]
     pub kubeconfig: PathBuf,
     /// CA bundle to check URLs' servers by [default: that of the kubeconfig's current context]

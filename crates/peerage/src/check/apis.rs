@@ -6,12 +6,14 @@ mod reads;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use http::StatusCode;
 use peerage_core::discovery::{ApiGroupDiscoveryList, read_core, read_groups};
 
 use super::report::{Item, some};
 use super::rights;
 use super::world::{Got, Problem, Server, World, good};
 use crate::diff::compare::api_version;
+use crate::discovery::{Form, form};
 
 const DISCOVERY: &str = "discovery";
 const DIFFERENT: &str = "only-some-serve";
@@ -200,11 +202,20 @@ fn merged(server: &Server) -> Option<Result<Apis, Problem>> {
     Some(both())
 }
 
+/// Whether the server answers in older forms when it is asked for the aggregated one, or refuses to.
+fn has_none(server: &Server) -> bool {
+    let answer = server.answers().and_then(|it| it.merged.as_ref().ok());
+    answer.is_some_and(|it| match it.status {
+        StatusCode::OK => form(&it.body).is_some_and(|form| form != Form::V2),
+        status => status == StatusCode::NOT_ACCEPTABLE,
+    })
+}
+
 fn judge_merged(server: &Server, all: &Apis) -> Item {
     let name = &server.name;
     let shown = match merged(server) {
         Some(Ok(shown)) => shown,
-        Some(Err(Problem::Other(_))) => {
+        Some(Err(_)) if has_none(server) => {
             let says = "it has no aggregated discovery (v2 is there since 1.30)";
             return Item::warn(MERGED, name, says).fix(GATEWAY);
         }

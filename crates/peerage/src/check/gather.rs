@@ -77,6 +77,7 @@ pub(super) async fn gather(plan: &Plan) -> World {
     )
     .await;
     let differing = apis::differing(&servers);
+    let left_out = left_out(&leases, &pods, &differing);
     let (ports, asked, read) = join3(
         ports(&leases, plan.wait),
         asked(&clients, &differing, plan.wait),
@@ -96,7 +97,48 @@ pub(super) async fn gather(plan: &Plan) -> World {
         ports,
         asked,
         read,
+        left_out,
     }
+}
+
+/// What there is more of than is looked at.
+fn left_out(leases: &Got, pods: &Got, differing: &[Differing]) -> Vec<String> {
+    let versions: BTreeSet<_> = differing.iter().map(Differing::root).collect();
+    let readable = differing.iter().filter(|it| it.readable).count();
+    let bounds = [
+        (
+            versions.len(),
+            MOST_VERSIONS,
+            "group-versions that servers do not have alike",
+        ),
+        (readable, MOST_READ, "resources that only some serve"),
+        (
+            named(leases).len(),
+            MOST_PORTS,
+            "addresses in identity Leases",
+        ),
+    ];
+    let beyond = bounds.into_iter().filter(|(there, most, _)| there > most);
+    let mut left_out: Vec<String> = beyond
+        .map(|(there, most, what)| format!("{most} of {there} {what} were looked at"))
+        .collect();
+    let more = |got: &Got| {
+        let list = good(got).map(|it| it.json()).unwrap_or_default();
+        list["metadata"]["continue"]
+            .as_str()
+            .is_some_and(|it| !it.is_empty())
+    };
+    for (got, what) in [
+        (leases, "identity Leases"),
+        (pods, "pods of kube-apiservers"),
+    ] {
+        if more(got) {
+            left_out.push(format!(
+                "only the first {what} were looked at: there are more than any control plane has"
+            ));
+        }
+    }
+    left_out
 }
 
 /// The identity Leases and the kube-apiservers' pods alone.
@@ -242,6 +284,9 @@ async fn own(client: &ApiClient, wait: Duration) -> Result<Shown, Problem> {
         Ok(Err(DiscoveryError::Status { status, .. })) if status.as_u16() == 403 => {
             Err(Problem::Forbidden)
         }
+        Ok(Err(DiscoveryError::Status { status, .. })) if status.as_u16() == 401 => {
+            Err(Problem::Unauthorized)
+        }
         Ok(Err(error)) => Err(Problem::Other(chain(&error))),
         Err(_) => Err(Problem::Other("no answer in time".to_owned())),
     }
@@ -283,15 +328,19 @@ async fn shared(clients: &[Option<ApiClient>], path: &str, wait: Duration) -> Go
     refusal
 }
 
-async fn ports(leases: &Got, wait: Duration) -> Vec<Port> {
-    let named: BTreeSet<(String, String)> = records::leases(leases)
-        .into_iter()
+/// Leases and the addresses in them.
+fn named(leases: &Got) -> BTreeSet<(String, String)> {
+    let leases = records::leases(leases).into_iter();
+    leases
         .filter_map(|lease| {
             let address = lease.address.filter(|it| records::is_socket(it))?;
             Some((lease.name, address))
         })
-        .collect();
-    let shakes = named
+        .collect()
+}
+
+async fn ports(leases: &Got, wait: Duration) -> Vec<Port> {
+    let shakes = named(leases)
         .into_iter()
         .take(MOST_PORTS)
         .map(|(lease, address)| async move {

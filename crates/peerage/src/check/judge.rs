@@ -1,8 +1,10 @@
 //! The checklist in its order: from what was seen to items. Pure; each topic has a file of its own.
 
-use super::report::Report;
+use super::report::{Item, Report};
 use super::world::World;
 use super::{apis, certificates, command_line, counters, ports, records, servers, skew};
+
+const FEWER: &str = "what is passed above is not the whole; ask fewer servers at a time, or compare with `peerage diff`";
 
 /// Judges everything.
 pub(super) fn judge(world: &World) -> Report {
@@ -14,5 +16,7 @@ pub(super) fn judge(world: &World) -> Report {
     items.extend(ports::judge(world));
     items.extend(apis::judge(world));
     items.extend(counters::judge(world));
+    let left_out = world.left_out.iter();
+    items.extend(left_out.map(|says| Item::warn("left-out", "", says).fix(FEWER)));
     Report::new(world.now, items)
 }

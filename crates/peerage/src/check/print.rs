@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 use super::command_line::{self, GATE, NEEDED, ON_BY_DEFAULT};
 use super::gather::{self, Plan};
 use super::records;
+use super::rights;
 use super::world::{CommandLine, good};
 use crate::exit::Failure;
 use gates::Gates;
@@ -37,6 +38,9 @@ const BEHIND: u16 = 6444;
 const SECURE_PORT: u16 = 6443;
 /// Where the gateway tells how it is, on loopback.
 const ADMIN_PORT: u16 = 10440;
+/// How long the gateway may take to stop: for its `--shutdown-delay-duration`, its `--drain-timeout` (30 s) and the audit
+/// log's last events.
+const STOP_SECONDS: u32 = 90;
 /// Where kubeadm keeps certificates.
 const PKI: &str = "/etc/kubernetes/pki";
 
@@ -47,6 +51,8 @@ struct Facts {
     addresses: Vec<String>,
     /// Flags of kube-apiservers.
     lines: Vec<CommandLine>,
+    /// What could not be read, in words.
+    unread: Vec<String>,
 }
 
 impl Facts {
@@ -67,6 +73,14 @@ pub(super) async fn print(what: What, plan: &Plan) -> Result<String, Failure> {
     };
     if !plan.targets.is_empty() {
         let (leases, pods) = gather::of_cluster(plan).await;
+        for (got, right) in [(&leases, rights::LEASES), (&pods, rights::PODS)] {
+            if let Err(problem) = good(got) {
+                let item = rights::unread("", "", right, &problem);
+                facts
+                    .unread
+                    .extend([Some(item.says), item.fix].into_iter().flatten());
+            }
+        }
         let leases = records::leases(&leases);
         facts.addresses = leases.into_iter().filter_map(|it| it.address).collect();
         facts.addresses.retain(|it| records::is_socket(it));
@@ -78,6 +92,20 @@ pub(super) async fn print(what: What, plan: &Plan) -> Result<String, Failure> {
 }
 
 fn text(what: What, facts: &Facts) -> String {
+    let mut head = String::new();
+    for problem in &facts.unread {
+        let _ = writeln!(
+            head,
+            "# NOT READ, so not filled in from this cluster: {problem}"
+        );
+    }
+    if facts.lines.is_empty() && !facts.unread.is_empty() {
+        head.push_str("# Values here are placeholders; keep feature gates that the cluster has beside the one named here.\n");
+    }
+    head + &filled_in(what, facts)
+}
+
+fn filled_in(what: What, facts: &Facts) -> String {
     match what {
         What::Kubeadm => kubeadm("v1beta4", facts),
         What::KubeadmV1beta3 => kubeadm("v1beta3", facts),
@@ -220,6 +248,7 @@ metadata:
     tier: control-plane
 spec:
   hostNetwork: true
+  terminationGracePeriodSeconds: {STOP_SECONDS}
   priorityClassName: system-node-critical
   securityContext:
     seccompProfile:
@@ -275,7 +304,7 @@ ExecStart=/usr/local/bin/peerage gateway \\
   {flags}
 Restart=always
 RestartSec=1
-TimeoutStopSec=90
+TimeoutStopSec={STOP_SECONDS}
 LimitNOFILE=1048576
 NoNewPrivileges=yes
 ProtectSystem=strict
@@ -343,6 +372,28 @@ mod tests {
             ..Facts::default()
         };
         assert!(text(What::Kubeadm, &facts).starts_with("# Nothing is missing"));
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_said_and_not_taken_for_nothing() {
+        let facts = Facts {
+            unread: vec!["the kube-apiservers' pods: may not be read (403)".to_owned()],
+            ..Facts::default()
+        };
+        for what in [What::Kubeadm, What::StaticPod, What::Systemd] {
+            let printed = text(what, &facts);
+            let mut lines = printed.lines();
+            let (first, second) = (lines.next().unwrap(), lines.next().unwrap());
+            assert!(
+                first.starts_with("# NOT READ") && first.ends_with("(403)"),
+                "{first}"
+            );
+            assert!(
+                second.contains("keep feature gates that the cluster has"),
+                "{second}"
+            );
+        }
+        assert!(!text(What::Kubeadm, &Facts::default()).contains("NOT READ"));
     }
 
     #[test]

@@ -216,6 +216,7 @@ fn world(pki: &Pki) -> World {
         ports: vec![port("old", "10.0.0.1"), port("new", "10.0.0.2")],
         asked: Vec::new(),
         read: vec![read],
+        left_out: Vec::new(),
     }
 }
 

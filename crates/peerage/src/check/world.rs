@@ -265,6 +265,8 @@ pub(super) struct World {
     pub(super) asked: Vec<Asked>,
     /// Resources that only some have.
     pub(super) read: Vec<ReadThrough>,
+    /// What there is more of than was looked at, in words.
+    pub(super) left_out: Vec<String>,
 }
 
 impl World {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::directory::{CLUSTER_CA, PkiDirectory};
@@ -204,7 +205,18 @@ pub fn read(path: &Path, context: Option<&str>) -> Result<Connection, PkiError> 
         .ok_or_else(|| problem(format!("no cluster {:?}", context.cluster)))?
         .cluster;
     let user = file.users.iter().find(|u| u.name == context.user);
-    let user = user.map(|u| u.user.clone()).unwrap_or_default();
+    let user = match user {
+        Some(named) => named.user.clone(),
+        None if context.user.is_empty() => User::default(),
+        None => return Err(problem(format!("no user {:?}", context.user))),
+    };
+    if let Some(way) = user.unknown_way() {
+        return Err(problem(format!(
+            "the user {:?} of context {wanted:?} has {way}, which is not run here; give --token-file (see kubectl create token) \
+             or --client-certificate and --client-key with a URL, or a context whose user has a certificate or a token",
+            context.user
+        )));
+    }
     let base = path.parent().unwrap_or(Path::new("."));
     Ok(Connection {
         url: cluster.server.clone(),
@@ -220,7 +232,11 @@ pub fn read(path: &Path, context: Option<&str>) -> Result<Connection, PkiError> 
             &user.client_certificate,
         )?,
         key: pem(base, &user.client_key_data, &user.client_key)?,
-        token: user.token,
+        token: match (user.token, user.token_file) {
+            // As client-go does it: what is read from the file is newer.
+            (_, Some(file)) => Some(files::read(&base.join(file))?.trim().to_owned()),
+            (token, None) => token,
+        },
     })
 }
 
@@ -296,6 +312,53 @@ struct User {
     client_key_data: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     token: Option<String>,
+    #[serde(default, rename = "tokenFile", skip_serializing_if = "Option::is_none")]
+    token_file: Option<PathBuf>,
+    #[serde(default, skip_serializing)]
+    exec: Option<IgnoredAny>,
+    #[serde(default, skip_serializing)]
+    auth_provider: Option<IgnoredAny>,
+    #[serde(default, skip_serializing)]
+    username: Option<IgnoredAny>,
+}
+
+impl User {
+    /// How it is to be known, if that is no way that is known here and there is no other.
+    fn unknown_way(&self) -> Option<&'static str> {
+        let has_pair = self.client_certificate.is_some() || self.client_certificate_data.is_some();
+        if has_pair || self.token.is_some() || self.token_file.is_some() {
+            return None;
+        }
+        let ways = [
+            (&self.exec, "a credential program (exec)"),
+            (&self.auth_provider, "an auth-provider"),
+            (&self.username, "a name and a password"),
+        ];
+        ways.into_iter()
+            .find_map(|(it, way)| it.as_ref().map(|_| way))
+    }
+}
+
+/// The kubeconfig that is used where none is named: that of this directory, as `peerage up` and `peerage pki` write it,
+/// else kubectl's.
+#[must_use]
+pub fn default_file() -> PathBuf {
+    let here = PathBuf::from("kubeconfig");
+    let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".kube/config"));
+    match home.filter(|it| !here.exists() && it.exists()) {
+        Some(kubectls) => kubectls,
+        None => here,
+    }
+}
+
+/// Reads `KUBECONFIG`, which may name several files: the first one that is there.
+///
+/// # Errors
+/// Never; the signature is that of a flag's reader.
+pub fn first_file(text: &str) -> Result<PathBuf, std::convert::Infallible> {
+    let files: Vec<PathBuf> = std::env::split_paths(text).collect();
+    let there = files.iter().find(|it| it.is_file());
+    Ok(there.or(files.first()).cloned().unwrap_or_default())
 }
 
 #[derive(Serialize, Deserialize)]
@@ -307,5 +370,6 @@ struct NamedContext {
 #[derive(Serialize, Deserialize)]
 struct Context {
     cluster: String,
+    #[serde(default)]
     user: String,
 }

@@ -283,3 +283,54 @@ fn a_kubeconfig_written_is_a_kubeconfig_read() {
         .to_string();
     assert!(missing.contains("it has old, new"), "{missing}");
 }
+
+#[test]
+fn a_kubeconfig_says_who_one_is_or_that_it_does_not() {
+    let temp = tempfile::tempdir().unwrap();
+    std::fs::write(temp.path().join("token"), "from-file\n").unwrap();
+    let path = temp.path().join("config");
+    let read = |user: &str| {
+        let text = format!(
+            "clusters: [{{name: c, cluster: {{server: 'https://a:1'}}}}]\n\
+             contexts: [{{name: x, context: {{cluster: c, user: u}}}}, {{name: anonymous, context: {{cluster: c}}}}]\n\
+             current-context: x\nusers: [{user}]\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        kubeconfig::read(&path, None)
+    };
+    let token = |user: &str| read(user).unwrap().token;
+    assert_eq!(token("{name: u, user: {token: t}}").as_deref(), Some("t"));
+    assert_eq!(
+        token("{name: u, user: {token: t, tokenFile: token, exec: {command: c}}}").as_deref(),
+        Some("from-file")
+    );
+    for (user, expected) in [
+        ("", "no user \"u\""),
+        ("{name: u, user: {exec: {command: aws}}}", "(exec)"),
+        (
+            "{name: u, user: {auth-provider: {name: gcp}}}",
+            "auth-provider",
+        ),
+        ("{name: u, user: {username: a, password: b}}", "password"),
+    ] {
+        let error = read(user).unwrap_err().to_string();
+        assert!(error.contains(expected), "{user}: {error}");
+    }
+    let anonymous = kubeconfig::read(&path, Some("anonymous")).unwrap();
+    assert_eq!((anonymous.token, anonymous.certificate), (None, None));
+}
+
+#[test]
+fn of_several_kubeconfigs_the_first_that_is_there_counts() {
+    let temp = tempfile::tempdir().unwrap();
+    let there = temp.path().join("there");
+    std::fs::write(&there, "").unwrap();
+    let list = format!(
+        "{}:{}:/nowhere",
+        temp.path().join("not").display(),
+        there.display()
+    );
+    assert_eq!(kubeconfig::first_file(&list), Ok(there));
+    assert_eq!(kubeconfig::first_file("/a:/b"), Ok("/a".into()));
+    assert_eq!(kubeconfig::first_file("/a"), Ok("/a".into()));
+}

@@ -56,9 +56,9 @@ pub(super) enum AskError {
     Broken(peerage_http::BoxError),
     #[error("a line of its watch is longer than {LINE_LIMIT} bytes")]
     TooLong,
-    #[error("the user's name cannot be told")]
+    #[error("the user's name cannot be told: {0}")]
     User(#[from] IdentityError),
-    #[error("the request cannot be made")]
+    #[error("the request cannot be made: {0}")]
     Request(#[from] http::Error),
 }
 
