@@ -137,6 +137,25 @@ async fn every_status_of_a_peer_comes_back_as_it_is() {
     }
 }
 
+/// A peer that dies while it says which 404 it means has said nothing.
+#[tokio::test]
+async fn row_07_a_404_that_breaks_off_is_no_404() {
+    let pki = Pki::new();
+    let dies = RawPeer::start(&pki, |_, mut wire| async move {
+        wire.write("HTTP/1.1 404 Not Found\r\ncontent-length: 19\r\n\r\n404 p")
+            .await;
+        wire.close().await;
+        None
+    })
+    .await;
+    let world = World::start(pki, vec![live("apiserver-new", dies.address)]);
+    world.until_state("apiserver-new", "serving").await;
+    let post = request_with_body("POST", WIDGETS, body::full("{}"));
+    let answer = world.send(post).await;
+    answer.assert_retryable();
+    assert!(!answer.text().contains("404"), "{}", answer.text());
+}
+
 /// What the client gets, by what the peer does and what the client accepts.
 #[tokio::test]
 async fn row_07_transport_errors_are_a_status_in_the_clients_media_type_with_retry_after() {
