@@ -7,23 +7,30 @@ use peerage_catalogue::Catalogue;
 use peerage_core::discovery::ApiVersions;
 use serde_json::{Value, json};
 
-use crate::wire::{Client, Outgoing};
+use crate::wire::{AGGREGATED, Client, Outgoing};
 
-/// An aggregated discovery document with what peers serve.
-const MERGED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 /// How long servers may take to know each other.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often they are asked.
 const POLL: Duration = Duration::from_millis(50);
 
 /// Waits until `holds` says so; panics with `what` when it does not in time.
-pub async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
-    let waited = tokio::time::timeout(PATIENCE, async {
+pub async fn until<F: Future<Output = bool>>(what: &str, holds: impl FnMut() -> F) {
+    until_within(PATIENCE, what, holds).await;
+}
+
+/// The same for what may take longer.
+pub async fn until_within<F: Future<Output = bool>>(
+    patience: Duration,
+    what: &str,
+    mut holds: impl FnMut() -> F,
+) {
+    let waited = tokio::time::timeout(patience, async {
         while !holds().await {
             tokio::time::sleep(POLL).await;
         }
     });
-    assert!(waited.await.is_ok(), "not within {PATIENCE:?}: {what}");
+    assert!(waited.await.is_ok(), "not within {patience:?}: {what}");
 }
 
 /// Waits until a 1.34 server's documents have what only a newer peer serves, OpenAPI's too.
@@ -39,7 +46,7 @@ pub async fn knows_peer_apis(client: &Client) {
 
 /// Waits until a server's documents have a group.
 pub async fn serves_group(client: &Client, group: &str) {
-    let request = Outgoing::get_as("/apis", MERGED);
+    let request = Outgoing::get_as("/apis", AGGREGATED);
     until(&format!("{group} is in /apis"), || async {
         let answer = client.send(&request).await;
         answer.is_ok_and(|answer| {

@@ -1,6 +1,6 @@
 //! Servers and their store disturbed under load: several servers on one store, replaced one at a time by a newer version
-//! and killed at random ([`run`]), or whatever else happens to them ([`run_while`]), while clients use every verb and
-//! watch.
+//! and killed at random ([`run`]), or whatever else happens to them ([`run_while`]) or to the store alone ([`run_on`]),
+//! while clients use every verb and watch.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -19,7 +19,7 @@ pub mod history;
 pub mod watcher;
 pub mod writer;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -210,6 +210,40 @@ pub async fn run_while(
     fleet.stop().await;
     eprintln!("{report:?}");
     report
+}
+
+/// Runs the clients on two servers of the newest version for as long as their store is disturbed; panics with the seed and
+/// what is wrong.
+pub async fn run_on(
+    store: &str,
+    executable: &Path,
+    disturb: impl AsyncFnOnce(&Shared, &mut StdRng),
+) -> Report {
+    const NEWEST: &str = "1.37";
+    let plan = Plan {
+        executable: executable.to_owned(),
+        store: store.to_owned(),
+        seed: seed(),
+        servers: 2,
+        from: NEWEST.to_owned(),
+        to: NEWEST.to_owned(),
+        kills: 0,
+    };
+    let report = run_while(plan, async |_, shared, random| {
+        shared.newest_known.store(true, Ordering::Relaxed);
+        disturb(shared, random).await;
+    })
+    .await;
+    assert!(report.events.iter().all(|events| *events > 0), "{report:?}");
+    report
+}
+
+/// `PEERAGE_SEED`, which repeats a run that failed; chance otherwise.
+fn seed() -> u64 {
+    match std::env::var("PEERAGE_SEED") {
+        Ok(seed) => seed.parse().unwrap(),
+        Err(_) => rand::random(),
+    }
 }
 
 /// Replaces every server, one at a time, and kills others at random; the first new one is killed at once.

@@ -19,6 +19,8 @@ use tokio_rustls::client::TlsStream;
 
 use crate::pki::{Pki, SERVER_NAME};
 
+/// What asks for an aggregated discovery document, with what peers serve.
+pub const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 /// Longest answer that is read.
 const LONGEST: usize = 64 << 20;
 /// How long a request may take altogether.
@@ -70,6 +72,22 @@ impl Outgoing {
             headers: vec![("Accept".to_owned(), accept.to_owned())],
             body: None,
         }
+    }
+
+    /// A GET that asks for a WebSocket, as a browser does.
+    pub fn websocket(target: &str) -> Self {
+        Self::new("GET", target)
+            .header("Connection", "Upgrade")
+            .header("Upgrade", "websocket")
+            .header("Origin", "https://dashboard.example.com")
+            .header("Sec-WebSocket-Version", "13")
+            .header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
+    }
+
+    /// With a header in place of those of its name.
+    pub fn instead(mut self, name: &str, value: &str) -> Self {
+        self.headers.retain(|(n, _)| !n.eq_ignore_ascii_case(name));
+        self.header(name, value)
     }
 
     /// With one more header.

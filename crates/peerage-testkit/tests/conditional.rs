@@ -3,9 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use peerage_testkit::server::{TestServer, TestServerOptions};
-use peerage_testkit::wire::{Answer, Client, Outgoing};
+use peerage_testkit::wire::{AGGREGATED, Answer, Client, Outgoing};
 
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const JSON: &str = "application/json";
 
 async fn client() -> (TestServer, Client) {

@@ -67,6 +67,15 @@ impl RunningGateway {
         serde_json::from_str(&state.unwrap()).unwrap()
     }
 
+    /// What it knows of the server of an address; none when it knows none, or says nothing.
+    pub async fn peer(&self, address: &str) -> Option<Value> {
+        let state = plain(self.admin, "GET", "/debug/peers", "").await.ok()?;
+        let state: Value = serde_json::from_str(&state).ok()?;
+        let mut peers = state["peers"].as_array()?.iter();
+        let found = peers.find(|it| it["address"] == address || it["id"] == address);
+        found.cloned()
+    }
+
     /// Whether it says that it is ready.
     pub async fn says_ready(&self) -> bool {
         crate::daemon::plain(self.admin, "GET", "/readyz", "")
@@ -80,13 +89,8 @@ impl RunningGateway {
     pub async fn uses(&self, server: &Apiserver) {
         let address = server.address().to_string();
         until(&format!("the gateway uses {address}"), || async {
-            let state = plain(self.admin, "GET", "/debug/peers", "").await;
-            let state: Value = serde_json::from_str(&state.unwrap_or_default()).unwrap_or_default();
-            let peers = state["peers"].as_array().cloned().unwrap_or_default();
-            let mut peers = peers
-                .iter()
-                .filter(|peer| [&peer["id"], &peer["address"]].contains(&&Value::from(&*address)));
-            peers.any(|peer| peer["state"] == "serving" && peer["ready"] == true)
+            let peer = self.peer(&address).await;
+            peer.is_some_and(|peer| peer["state"] == "serving" && peer["ready"] == true)
         })
         .await;
     }

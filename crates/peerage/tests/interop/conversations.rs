@@ -5,15 +5,14 @@ use std::path::Path;
 use peerage_testkit::kube::{Backend, ControlPlane, Gateway, KubeApiserver};
 use peerage_testkit::recording::{Recording, Replayer, Run};
 
+use crate::versions::NEWER_ONLY;
+
 /// How a gateway stands before its servers.
 #[derive(Clone, Copy)]
 enum Way {
     Sidecar,
     Balancer,
 }
-
-/// What only the newer server of a pair has.
-const NEWER_ONLY: &str = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
 
 /// The conversation through a gateway; `mvp` with a pair behind it, every other with the newest server.
 async fn through(way: Way, name: &str) -> Run {

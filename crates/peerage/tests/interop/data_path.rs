@@ -11,7 +11,8 @@ use peerage_testkit::wire::Outgoing;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::gateway::{GATEWAYS, Gateways, NEWER_ONLY};
+use crate::gateway::{GATEWAYS, Gateways};
+use crate::versions::NEWER_ONLY;
 
 mod failures;
 
@@ -379,11 +380,7 @@ async fn a_refused_upgrade_leaves_a_connection_on_which_each_request_is_asked_fo
             ("alice", "/api/v1/namespaces?watch=true", 403),
             ("admin", "/version", 503),
         ] {
-            let upgrade = Outgoing::new("GET", target)
-                .header("Connection", "Upgrade")
-                .header("Upgrade", "websocket")
-                .header("Sec-WebSocket-Version", "13")
-                .header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==");
+            let upgrade = Outgoing::websocket(target);
             let second = Outgoing::new("GET", "/api/v1/secrets");
             let client = way.client(user);
             let (first, second) = client.send_two(&upgrade, &second).await.unwrap();

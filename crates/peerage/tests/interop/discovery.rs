@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use peerage_testkit::kube::RunningGateway;
 use peerage_testkit::kubectl::{NEWEST, OLDEST};
-use peerage_testkit::wire::{Answer, Client, Outgoing};
+use peerage_testkit::wire::{AGGREGATED, Answer, Client, Outgoing};
 use serde_json::Value;
 
 use crate::gateway::GATEWAYS;
 
-const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// Documents that a gateway has at hand, of every kind.
@@ -101,7 +100,7 @@ async fn a_yes_is_remembered_for_its_time_and_costs_the_servers_nothing_meanwhil
     };
     for (name, gateway) in gateways.each() {
         let agent = format!("counting/{name}");
-        let ask = Outgoing::get_as("/apis", V2).header("User-Agent", &agent);
+        let ask = Outgoing::get_as("/apis", AGGREGATED).header("User-Agent", &agent);
         let started = std::time::Instant::now();
         let mut last = String::new();
         for _ in 0..100 {
@@ -125,10 +124,10 @@ const SAID: [&str; 4] = ["content-type", "etag", "vary", "cache-control"];
 #[tokio::test]
 async fn every_accept_is_answered_as_the_newer_server_answers_it_alone() {
     let gateways = GATEWAYS.get().await;
-    let nopeer = format!("{V2};profile=nopeer");
-    let protobuf = V2.replace("application/json", PROTOBUF);
-    let yaml = V2.replace("application/json", "application/yaml");
-    let beta = V2.replace("v=v2", "v=v2beta1");
+    let nopeer = format!("{AGGREGATED};profile=nopeer");
+    let protobuf = AGGREGATED.replace("application/json", PROTOBUF);
+    let yaml = AGGREGATED.replace("application/json", "application/yaml");
+    let beta = AGGREGATED.replace("v=v2", "v=v2beta1");
     let rows = [
         "",
         "*/*",
@@ -136,17 +135,17 @@ async fn every_accept_is_answered_as_the_newer_server_answers_it_alone() {
         "application/json",
         "application/yaml",
         PROTOBUF,
-        V2,
+        AGGREGATED,
         &yaml,
         &protobuf,
         &nopeer,
-        &format!("{nopeer},{V2}"),
-        &format!("{V2},{nopeer}"),
-        &format!("application/json,{V2};q=0.1"),
-        &format!("{protobuf},{V2},application/json"),
+        &format!("{nopeer},{AGGREGATED}"),
+        &format!("{AGGREGATED},{nopeer}"),
+        &format!("application/json,{AGGREGATED};q=0.1"),
+        &format!("{protobuf},{AGGREGATED},application/json"),
         &format!("{protobuf},{PROTOBUF};q=0.9,application/json;q=0.8"),
-        &V2.replace("application/json", "*/*"),
-        &format!("{V2},{beta},application/json"),
+        &AGGREGATED.replace("application/json", "*/*"),
+        &format!("{AGGREGATED},{beta},application/json"),
         "application/json;as=APIGroupDiscoveryList",
         "application/json;foo=bar",
         "application/json;q=0",
@@ -192,7 +191,7 @@ async fn every_accept_is_answered_as_the_newer_server_answers_it_alone() {
 #[tokio::test]
 async fn the_older_aggregated_form_is_answered_whatever_the_servers_have() {
     let gateways = GATEWAYS.get().await;
-    let beta = V2.replace("v=v2", "v=v2beta1");
+    let beta = AGGREGATED.replace("v=v2", "v=v2beta1");
     for (name, gateway) in gateways.each() {
         let client = gateway.client("admin");
         let answer = get(&client, "/apis", &format!("{beta},application/json")).await;
@@ -201,7 +200,7 @@ async fn the_older_aggregated_form_is_answered_whatever_the_servers_have() {
             Some(beta.clone()),
             "{name}"
         );
-        let current = get(&client, "/apis", V2).await;
+        let current = get(&client, "/apis", AGGREGATED).await;
         assert_eq!(answer.json()["items"], current.json()["items"], "{name}");
     }
 }

@@ -4,18 +4,18 @@
 //!
 //! What has to hold is `peerage_testkit::simulation`'s head. `PEERAGE_SEED` repeats a run that failed.
 
-use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::path::Path;
 use std::time::Instant;
 
 use peerage_testkit::cluster::until;
-use peerage_testkit::kube::{Apiserver, Etcd, EtcdCluster, Gateway, RunningGateway};
+use peerage_testkit::kube::{Etcd, EtcdCluster, Gateway};
 use peerage_testkit::pki::Pki;
-use peerage_testkit::simulation::{self, Plan, traffic};
+use peerage_testkit::simulation::{self, traffic};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 
+use crate::sources::until_serving;
 use crate::versions;
 
 const PEERAGE: &str = env!("CARGO_BIN_EXE_peerage");
@@ -105,22 +105,7 @@ async fn with_three_members_all_goes_on_whichever_is_away_and_nothing_is_lost() 
     let etcd = Etcd::of("3.6")
         .start_cluster(3, &pki, directory.path())
         .await;
-    let seed = std::env::var("PEERAGE_SEED").ok();
-    let plan = Plan {
-        executable: PathBuf::from(PEERAGE),
-        store: etcd.urls(),
-        seed: seed.map_or_else(
-            || uuid::Uuid::new_v4().as_u64_pair().0,
-            |seed| seed.parse().unwrap(),
-        ),
-        servers: 2,
-        from: "1.37".to_owned(),
-        to: "1.37".to_owned(),
-        kills: 0,
-    };
-    let report = simulation::run_while(plan, async |_, shared, random| {
-        // All are of the newest version.
-        shared.newest_known.store(true, Ordering::Relaxed);
+    let report = simulation::run_on(&etcd.urls(), Path::new(PEERAGE), async |shared, random| {
         let mut faults = [
             (Fault::Kill, Who::Leader),
             (Fault::Kill, Who::Another),
@@ -136,23 +121,6 @@ async fn with_three_members_all_goes_on_whichever_is_away_and_nothing_is_lost() 
     })
     .await;
     assert!(report.requests > 500, "{report:?}");
-    assert!(report.events.iter().all(|events| *events > 0), "{report:?}");
-}
-
-async fn until_serving(gateway: &RunningGateway, servers: &[&Apiserver]) {
-    let mut expected: Vec<_> = servers.iter().map(|it| it.address().to_string()).collect();
-    expected.sort();
-    until(&format!("{expected:?} serve"), async || {
-        let state = gateway.own_state().await;
-        let peers = state["peers"].as_array().unwrap().iter();
-        let serving = peers.filter(|peer| peer["state"] == "serving");
-        let mut serving: Vec<_> = serving
-            .map(|it| it["address"].as_str().unwrap().to_owned())
-            .collect();
-        serving.sort();
-        serving == expected
-    })
-    .await;
 }
 
 #[tokio::test]

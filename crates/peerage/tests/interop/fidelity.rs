@@ -8,15 +8,13 @@ use std::path::Path;
 
 use peerage_testkit::cluster::until;
 use peerage_testkit::kube::{Apiserver, Backend, ControlPlane, Logs, Shared};
-use peerage_testkit::wire::{Client, Outgoing};
+use peerage_testkit::wire::{AGGREGATED, Client, Outgoing};
 use serde_json::{Value, json};
 
 use crate::versions::{self, NEWER_ONLY};
 
 const PEERAGE: &str = env!("CARGO_BIN_EXE_peerage");
 
-/// Aggregated discovery with what peers serve.
-const MERGED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 /// What the older server serves: also what is off by default.
 const EVERYTHING: &str = "--runtime-config=api/all=true";
 /// What the newer server serves: all but what only the older one is to have.
@@ -152,7 +150,7 @@ fn budget(name: &str) -> Value {
 
 /// Everything that a server's merged `/apis` lists, by group, version and resource.
 async fn resources(client: &Client) -> BTreeMap<String, Value> {
-    let answer = client.send(&Outgoing::get_as("/apis", MERGED)).await;
+    let answer = client.send(&Outgoing::get_as("/apis", AGGREGATED)).await;
     let document = answer.map(|answer| answer.json()).unwrap_or_default();
     let mut all = BTreeMap::new();
     for group in document["items"].as_array().unwrap_or(&Vec::new()) {

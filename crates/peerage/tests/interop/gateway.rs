@@ -4,10 +4,10 @@ use std::path::Path;
 
 use peerage_testkit::documented_metrics::Documented;
 use peerage_testkit::kube::{Backend, ControlPlane, Gateway, Logs, RunningGateway, Shared};
-use peerage_testkit::wire::{Answer, Outgoing};
+use peerage_testkit::wire::{AGGREGATED, Answer, Outgoing};
 use serde_json::{Value, json};
 
-use crate::versions;
+use crate::versions::{self, NEWER_ONLY};
 
 /// A pair without proxies of its own, a gateway beside the older and one in front of both.
 pub(crate) struct Gateways {
@@ -56,9 +56,6 @@ impl Gateways {
         [("sidecar", &self.sidecar), ("balancer", &self.balancer)]
     }
 }
-
-/// What only the newer server has.
-pub(crate) const NEWER_ONLY: &str = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
 
 async fn send(gateway: &RunningGateway, user: &str, request: &Outgoing) -> Answer {
     gateway.client(user).send(request).await.unwrap()
@@ -148,9 +145,8 @@ async fn the_server_knows_who_is_asking_by_certificate_by_token_and_not_at_all()
 #[tokio::test]
 async fn discovery_shows_what_any_server_has() {
     let gateways = GATEWAYS.get().await;
-    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     for (name, gateway) in gateways.each() {
-        let answer = send(gateway, "admin", &Outgoing::get_as("/apis", accept)).await;
+        let answer = send(gateway, "admin", &Outgoing::get_as("/apis", AGGREGATED)).await;
         assert_eq!(answer.status(), 200, "{name}: {}", answer.in_words());
         let groups = answer.json()["items"].as_array().unwrap().clone();
         let has = |group: &Value| group["metadata"]["name"] == "storagemigration.k8s.io";

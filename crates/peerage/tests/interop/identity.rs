@@ -14,8 +14,9 @@ use peerage_testkit::wire::{Answer, Outgoing};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use crate::gateway::{GATEWAYS, Gateways, NEWER_ONLY};
+use crate::gateway::{GATEWAYS, Gateways};
 use crate::versions;
+use crate::versions::NEWER_ONLY;
 
 mod cases;
 

@@ -23,8 +23,6 @@ mod registry;
 mod requests;
 mod walks;
 
-const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-
 /// A pair of real servers and gateways of every kind.
 struct Fronts {
     beside_older: RunningGateway,

@@ -3,7 +3,8 @@
 //!
 //! Each writer has objects of its own: after an acknowledged write every later read has to show it. A write of which
 //! nobody knows whether it happened may show or not, and once a read has shown one of the two, that is how it stays. The
-//! watcher has to be told of every acknowledged write, in the order of revisions, each once.
+//! watcher has to be told of every acknowledged write, in the order of revisions, each once, and the last that it is told
+//! of an object is what that holds, or that it was deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,7 +39,7 @@ struct State {
 pub(crate) struct Load {
     state: Arc<State>,
     writers: Vec<JoinHandle<Promises>>,
-    watcher: JoinHandle<Vec<i64>>,
+    watcher: JoinHandle<Told>,
     client: Client,
 }
 
@@ -47,8 +48,34 @@ pub(crate) struct Load {
 struct Promises {
     /// Objects and what they hold; a deleted one holds nothing.
     objects: BTreeMap<String, Option<String>>,
-    /// The revisions of acknowledged creates and updates.
+    /// Objects that have been there, however short.
+    existed: BTreeSet<String>,
+    /// The revisions of acknowledged creates and updates. An answer to a deletion names none.
     revisions: BTreeSet<i64>,
+}
+
+impl Promises {
+    /// From now on this is what an object holds.
+    fn holds(&mut self, name: &str, value: Option<String>) {
+        if value.is_some() {
+            self.existed.insert(name.to_owned());
+        }
+        self.objects.insert(name.to_owned(), value);
+    }
+
+    fn extend(&mut self, other: Promises) {
+        self.objects.extend(other.objects);
+        self.existed.extend(other.existed);
+        self.revisions.extend(other.revisions);
+    }
+}
+
+/// What a watch has told.
+struct Told {
+    /// The revision of the list before it, and of each event.
+    revisions: Vec<i64>,
+    /// Of each object, what its last event says: what it holds, or that it was deleted.
+    objects: BTreeMap<String, Option<String>>,
 }
 
 /// What was written altogether.
@@ -64,7 +91,10 @@ impl Load {
         let (_, revision) = list(&client).await;
         let watcher = Watcher {
             client: client.clone(),
-            told: vec![revision],
+            told: Told {
+                revisions: vec![revision],
+                objects: BTreeMap::new(),
+            },
         };
         let writers = (0..WRITERS).map(|number| {
             let writer = Writer {
@@ -98,11 +128,9 @@ impl Load {
     /// Ends all clients; panics unless the watcher was told of everything.
     pub(crate) async fn stop(self) -> Written {
         self.state.over.store(true, Ordering::Relaxed);
-        let (mut objects, mut revisions) = (BTreeMap::new(), BTreeSet::new());
+        let mut promises = Promises::default();
         for writer in self.writers {
-            let promises = writer.await.unwrap();
-            objects.extend(promises.objects);
-            revisions.extend(promises.revisions);
+            promises.extend(writer.await.unwrap());
         }
         // The last event that the watcher waits for.
         let last = json!({"metadata": {"name": "last"}});
@@ -111,24 +139,33 @@ impl Load {
         assert_eq!(answer.status(), 201, "{}", answer.in_words());
         let told = timeout(PATIENCE, self.watcher).await;
         let told = told.expect("the watch tells of the last write").unwrap();
-        is_complete(&told, &revisions);
+        told.is_complete(&promises);
         let uncertain = self.state.uncertain.load(Ordering::Relaxed);
         eprintln!(
             "{} writes were acknowledged, {uncertain} uncertain, {} events told",
-            revisions.len(),
-            told.len() - 1
+            promises.revisions.len(),
+            told.revisions.len() - 1
         );
-        Written { objects }
+        Written {
+            objects: promises.objects,
+        }
     }
 }
 
-/// Panics unless a watch told of all these revisions, and of each once.
-fn is_complete(told: &[i64], revisions: &BTreeSet<i64>) {
-    let ordered = told.windows(2).all(|pair| pair[0] < pair[1]);
-    assert!(ordered, "events are not in order: {told:?}");
-    let told: BTreeSet<i64> = told.iter().copied().collect();
-    let missed: Vec<_> = revisions.difference(&told).collect();
-    assert!(missed.is_empty(), "the watch did not tell of {missed:?}");
+impl Told {
+    /// Panics unless it is all that was promised, each once, and deletions too.
+    fn is_complete(&self, promises: &Promises) {
+        let revisions = &self.revisions;
+        let ordered = revisions.windows(2).all(|pair| pair[0] < pair[1]);
+        assert!(ordered, "events are not in order: {revisions:?}");
+        let told: BTreeSet<i64> = revisions.iter().copied().collect();
+        let missed: Vec<_> = promises.revisions.difference(&told).collect();
+        assert!(missed.is_empty(), "the watch did not tell of {missed:?}");
+        for name in &promises.existed {
+            let last = self.objects.get(name);
+            assert_eq!(last, promises.objects.get(name), "the last told of {name}");
+        }
+    }
 }
 
 impl Written {
@@ -212,7 +249,7 @@ impl Writer {
             Some(answer) => {
                 assert_eq!(answer.status(), status, "{name}: {}", answer.in_words());
                 self.promises.revisions.insert(revision_of(&answer.json()));
-                self.promises.objects.insert(name.to_owned(), Some(value));
+                self.promises.holds(name, Some(value));
                 self.state.acknowledged.fetch_add(1, Ordering::Relaxed);
             }
             None => self.find_out(name, [known, Some(value)]).await,
@@ -225,7 +262,7 @@ impl Writer {
         match self.send(&request).await {
             Some(answer) => {
                 assert_eq!(answer.status(), if known.is_some() { 200 } else { 404 });
-                self.promises.objects.insert(name.to_owned(), None);
+                self.promises.holds(name, None);
             }
             None => self.find_out(name, [known, None]).await,
         }
@@ -246,7 +283,7 @@ impl Writer {
                     allowed.contains(&value),
                     "{name} is {value:?}, not of {allowed:?}"
                 );
-                self.promises.objects.insert(name.to_owned(), value);
+                self.promises.holds(name, value);
                 return;
             }
             assert!(Instant::now() < end, "no answer within {PATIENCE:?}");
@@ -267,15 +304,14 @@ impl Writer {
 
 struct Watcher {
     client: Client,
-    /// The revision of the list, and of each event after it.
-    told: Vec<i64>,
+    told: Told,
 }
 
 impl Watcher {
     /// Watches, again and again from where the last watch ended, until it is told of the last write.
-    async fn run(mut self) -> Vec<i64> {
+    async fn run(mut self) -> Told {
         loop {
-            let since = self.told.last().unwrap();
+            let since = self.told.revisions.last().unwrap();
             let target = format!("{MAPS}?watch=true&resourceVersion={since}");
             let opened = self.client.open(&Outgoing::new("GET", &target)).await;
             if let Ok((head, mut body)) = opened
@@ -291,7 +327,7 @@ impl Watcher {
                         assert_ne!(code, 410, "the watch has to begin again: {event}");
                         break;
                     }
-                    self.told.push(revision_of(&event["object"]));
+                    self.hear(&event);
                     if name_of(&event["object"]) == "last" {
                         return self.told;
                     }
@@ -299,5 +335,16 @@ impl Watcher {
             }
             sleep(PAUSE).await;
         }
+    }
+
+    fn hear(&mut self, event: &Value) {
+        let object = &event["object"];
+        let held = match event["type"].as_str() {
+            Some("ADDED" | "MODIFIED") => Some(value_of(object).unwrap_or_default()),
+            Some("DELETED") => None,
+            _ => panic!("an event of no kind: {event}"),
+        };
+        self.told.revisions.push(revision_of(object));
+        self.told.objects.insert(name_of(object), held);
     }
 }

@@ -56,208 +56,22 @@ async fn send(client: &Client, method: &str, path: &str, body: Option<(&str, &Va
     client.send(&request).await.unwrap()
 }
 
-/// A kind: the path of its collection, and an object of it without a name.
-type Row = (&'static str, Value);
+/// A kind.
+#[derive(serde::Deserialize)]
+struct Row {
+    /// The path of its collection.
+    path: String,
+    /// An object of it, without a name.
+    object: Value,
+}
 
 fn kinds() -> Vec<Row> {
-    let template = json!({
-        "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]},
-    });
-    let never = json!({
-        "metadata": {"labels": {"a": "b"}},
-        "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]},
-    });
-    let selector = json!({"matchLabels": {"a": "b"}});
-    let role = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
-    let subject =
-        json!([{"kind": "User", "name": "alice", "apiGroup": "rbac.authorization.k8s.io"}]);
-    let reference = |kind: &str, name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
-    let involved = json!({"kind": "Pod", "namespace": "shared", "name": "p"});
-    vec![
-        (
-            "/api/v1/namespaces/shared/configmaps",
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}, "binaryData": {"c": "AA=="}}),
-        ),
-        (
-            "/api/v1/namespaces/shared/secrets",
-            json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"a": "b"}}),
-        ),
-        (
-            "/api/v1/namespaces/shared/serviceaccounts",
-            json!({"apiVersion": "v1", "kind": "ServiceAccount"}),
-        ),
-        (
-            "/api/v1/namespaces/shared/services",
-            json!({"apiVersion": "v1", "kind": "Service", "spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}}),
-        ),
-        (
-            "/api/v1/namespaces/shared/pods",
-            json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c", "image": "i"}]}}),
-        ),
-        (
-            "/api/v1/namespaces/shared/events",
-            json!({"apiVersion": "v1", "kind": "Event", "involvedObject": involved, "reason": "R", "message": "m", "type": "Normal"}),
-        ),
-        (
-            "/apis/events.k8s.io/v1/namespaces/shared/events",
-            json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "regarding": involved, "reason": "R", "note": "n", "type": "Normal", "action": "A", "reportingController": "example.com/c", "reportingInstance": "i", "eventTime": "2026-11-29T10:00:00.000000Z"}),
-        ),
-        (
-            "/api/v1/namespaces/shared/endpoints",
-            json!({"apiVersion": "v1", "kind": "Endpoints", "subsets": [{"addresses": [{"ip": "10.1.1.1"}], "ports": [{"port": 80}]}]}),
-        ),
-        (
-            "/api/v1/namespaces/shared/persistentvolumeclaims",
-            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}),
-        ),
-        (
-            "/api/v1/namespaces/shared/resourcequotas",
-            json!({"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": "1000"}}}),
-        ),
-        (
-            "/api/v1/namespaces/shared/limitranges",
-            json!({"apiVersion": "v1", "kind": "LimitRange", "spec": {"limits": [{"type": "PersistentVolumeClaim", "max": {"storage": "9Ti"}}]}}),
-        ),
-        (
-            "/api/v1/namespaces/shared/podtemplates",
-            json!({"apiVersion": "v1", "kind": "PodTemplate", "template": template}),
-        ),
-        (
-            "/api/v1/namespaces/shared/replicationcontrollers",
-            json!({"apiVersion": "v1", "kind": "ReplicationController", "spec": {"replicas": 1, "selector": {"a": "b"}, "template": template}}),
-        ),
-        (
-            "/api/v1/namespaces",
-            json!({"apiVersion": "v1", "kind": "Namespace"}),
-        ),
-        (
-            "/api/v1/nodes",
-            json!({"apiVersion": "v1", "kind": "Node", "spec": {"podCIDR": "10.2.0.0/24"}}),
-        ),
-        (
-            "/api/v1/persistentvolumes",
-            json!({"apiVersion": "v1", "kind": "PersistentVolume", "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}}),
-        ),
-        (
-            "/apis/apps/v1/namespaces/shared/deployments",
-            json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"selector": selector, "template": template}}),
-        ),
-        (
-            "/apis/apps/v1/namespaces/shared/statefulsets",
-            json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {"serviceName": "s", "selector": selector, "template": template}}),
-        ),
-        (
-            "/apis/apps/v1/namespaces/shared/daemonsets",
-            json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "spec": {"selector": selector, "template": template}}),
-        ),
-        (
-            "/apis/apps/v1/namespaces/shared/replicasets",
-            json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "spec": {"selector": selector, "template": template}}),
-        ),
-        (
-            "/apis/apps/v1/namespaces/shared/controllerrevisions",
-            json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1, "data": {"a": 1}}),
-        ),
-        (
-            "/apis/batch/v1/namespaces/shared/jobs",
-            json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": never}}),
-        ),
-        (
-            "/apis/batch/v1/namespaces/shared/cronjobs",
-            json!({"apiVersion": "batch/v1", "kind": "CronJob", "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": never}}}}),
-        ),
-        (
-            "/apis/autoscaling/v2/namespaces/shared/horizontalpodautoscalers",
-            json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}}),
-        ),
-        (
-            "/apis/policy/v1/namespaces/shared/poddisruptionbudgets",
-            json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": {"minAvailable": 1, "selector": selector}}),
-        ),
-        (
-            "/apis/networking.k8s.io/v1/namespaces/shared/ingresses",
-            json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}}),
-        ),
-        (
-            "/apis/networking.k8s.io/v1/namespaces/shared/networkpolicies",
-            json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "spec": {"podSelector": {}}}),
-        ),
-        (
-            "/apis/networking.k8s.io/v1/ingressclasses",
-            json!({"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "spec": {"controller": "example.com/c"}}),
-        ),
-        (
-            "/apis/discovery.k8s.io/v1/namespaces/shared/endpointslices",
-            json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "endpoints": [{"addresses": ["10.1.1.1"]}]}),
-        ),
-        (
-            "/apis/rbac.authorization.k8s.io/v1/namespaces/shared/roles",
-            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": role}),
-        ),
-        (
-            "/apis/rbac.authorization.k8s.io/v1/namespaces/shared/rolebindings",
-            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "subjects": subject, "roleRef": reference("ClusterRole", "view")}),
-        ),
-        (
-            "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": role}),
-        ),
-        (
-            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "subjects": subject, "roleRef": reference("ClusterRole", "view")}),
-        ),
-        (
-            "/apis/coordination.k8s.io/v1/namespaces/shared/leases",
-            json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"holderIdentity": "h", "renewTime": "2026-11-29T10:00:00.123456Z"}}),
-        ),
-        (
-            "/apis/scheduling.k8s.io/v1/priorityclasses",
-            json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 7}),
-        ),
-        (
-            "/apis/storage.k8s.io/v1/storageclasses",
-            json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "example.com/p"}),
-        ),
-        (
-            "/apis/storage.k8s.io/v1/csidrivers",
-            json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "spec": {}}),
-        ),
-        (
-            "/apis/storage.k8s.io/v1/volumeattachments",
-            json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "spec": {"attacher": "example.com", "nodeName": "n", "source": {"persistentVolumeName": "v"}}}),
-        ),
-        (
-            "/apis/node.k8s.io/v1/runtimeclasses",
-            json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "h"}),
-        ),
-        (
-            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
-            json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}),
-        ),
-        (
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-            json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": {
-                "group": "example.com", "scope": "Namespaced", "names": {},
-                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
-            }}),
-        ),
-        (
-            "/apis/apiregistration.k8s.io/v1/apiservices",
-            json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "spec": {
-                "group": "g.example.com", "version": "v1", "groupPriorityMinimum": 10, "versionPriority": 10,
-                "service": {"namespace": "shared", "name": "s"}, "insecureSkipTLSVerify": true,
-            }}),
-        ),
-        (
-            "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas",
-            json!({"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema", "spec": {"priorityLevelConfiguration": {"name": "global-default"}, "matchingPrecedence": 9000}}),
-        ),
-    ]
+    serde_json::from_str(include_str!("shared_objects/kinds.json")).unwrap()
 }
 
 /// The object with a name, which some kinds want in more places.
 fn named(row: &Row, name: &str) -> (String, Value) {
-    let mut object = row.1.clone();
+    let mut object = row.object.clone();
     let bare = name.replace('-', "");
     let name = match object["kind"].as_str() {
         Some("CustomResourceDefinition") => {
@@ -269,7 +83,7 @@ fn named(row: &Row, name: &str) -> (String, Value) {
             format!("v1{bare}.g.example.com")
         }
         // The two kinds of Events are one in the store.
-        Some("Event") if !row.0.starts_with("/api/") => format!("new-{name}"),
+        Some("Event") if !row.path.starts_with("/api/") => format!("new-{name}"),
         _ => name.to_owned(),
     };
     object["metadata"] = json!({"name": name});
@@ -389,14 +203,17 @@ fn version(object: &Value) -> String {
 
 async fn lives_with_both(row: &Row, name: &str, writer: &Client, reader: &Client) {
     let (name, object) = named(row, name);
-    let path = format!("{}/{name}", row.0);
-    let from = version(&expect(send(reader, "GET", row.0, None).await, 200));
-    let watch = Outgoing::new("GET", &format!("{}?watch=1&resourceVersion={from}", row.0));
+    let path = format!("{}/{name}", row.path);
+    let from = version(&expect(send(reader, "GET", &row.path, None).await, 200));
+    let watch = Outgoing::new(
+        "GET",
+        &format!("{}?watch=1&resourceVersion={from}", row.path),
+    );
     let (head, watch) = reader.open(&watch).await.unwrap();
     assert_eq!(head.status, 200, "{path}");
 
     let created = expect(
-        send(writer, "POST", row.0, Some((JSON, &object))).await,
+        send(writer, "POST", &row.path, Some((JSON, &object))).await,
         201,
     );
     both_show_the_same(writer, reader, &path).await;
@@ -486,7 +303,7 @@ async fn both_store_the_same_under_the_same_keys() {
         for (who, writer, _) in both.ways() {
             let (_, object) = named(&row, &format!("form-{who}"));
             expect(
-                send(&writer, "POST", row.0, Some((JSON, &object))).await,
+                send(&writer, "POST", &row.path, Some((JSON, &object))).await,
                 201,
             );
         }
@@ -575,6 +392,13 @@ async fn services_of_both_share_no_address_and_no_port_and_give_them_back() {
     }
 }
 
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+
+fn map(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
+}
+
 /// What a request for a ConfigMap in protobuf is answered with.
 #[track_caller]
 fn refused(answer: &Answer) {
@@ -590,15 +414,11 @@ fn refused(answer: &Answer) {
 
 #[tokio::test]
 async fn what_a_kube_apiserver_stores_in_protobuf_is_refused_and_left_alone() {
-    const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
     let plane = ControlPlane::on(Backend::Etcd("3.5"))
         .server(KubeApiserver::of("1.37").named("real").own_proxy())
         .start()
         .await;
     let real = plane.server("real").client("admin");
-    let map =
-        |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
     expect(
         send(&real, "POST", MAPS, Some((JSON, &map("theirs")))).await,
         201,
@@ -617,41 +437,8 @@ async fn what_a_kube_apiserver_stores_in_protobuf_is_refused_and_left_alone() {
     let ours = plane.start_peerage(Path::new(PEERAGE), "ours", "1.37", &["--controllers=*"]);
     let server = ours.await;
     let ours = server.client("admin");
-    let theirs = format!("{MAPS}/theirs");
-    refused(&send(&ours, "GET", &theirs, None).await);
-    refused(&send(&ours, "GET", MAPS, None).await);
-    refused(&send(&ours, "GET", &format!("{MAPS}?labelSelector=a"), None).await);
-    refused(&send(&ours, "PUT", &theirs, Some((JSON, &map("theirs")))).await);
-    let label = json!({"metadata": {"labels": {"x": "y"}}});
-    refused(&send(&ours, "PATCH", &theirs, Some((MERGE, &label))).await);
-    refused(&send(&ours, "DELETE", &theirs, None).await);
-    refused(&send(&ours, "DELETE", MAPS, None).await);
-    let watch = Outgoing::new("GET", &format!("{MAPS}?watch=1"));
-    let (_, mut watch) = ours.open(&watch).await.unwrap();
-    let line = watch.line().await.unwrap().unwrap();
-    let event: Value = serde_json::from_slice(&line).unwrap();
-    assert_eq!(
-        (&event["type"], &event["object"]["code"]),
-        (&json!("ERROR"), &json!(500))
-    );
-    assert_eq!(watch.line().await.unwrap(), None);
-    let refused = send(&ours, "DELETE", "/api/v1/namespaces/kube-node-lease", None).await;
-    assert_eq!(refused.status(), 500, "{}", refused.in_words());
-    // Its namespace cannot be read either: it might be on its way out.
-    for name in ["theirs", "ours"] {
-        let answer = send(&ours, "POST", MAPS, Some((JSON, &map(name)))).await;
-        assert_eq!(answer.status(), 500, "{}", answer.in_words());
-    }
-
-    // Leases are read and written as they are, by both.
-    let path = format!("{LEASES}/theirs");
-    both_show_the_same(&real, &ours, &path).await;
-    let held = json!({"spec": {"holderIdentity": "b", "leaseTransitions": 1}});
-    expect(send(&ours, "PATCH", &path, Some((MERGE, &held))).await, 200);
-    let shown = both_show_the_same(&real, &ours, &path).await;
-    assert_eq!(shown["spec"]["holderIdentity"], "b");
-    let list = expect(send(&ours, "GET", LEASES, None).await, 200);
-    assert_eq!(list["items"].as_array().unwrap().len(), 3, "{list}");
+    maps_are_refused(&ours).await;
+    leases_are_shared(&real, &ours).await;
     let after = stored(&plane).await;
     assert!(after["/registry/leases/kube-system/theirs"].starts_with(b"k8s\0"));
     // The records of peers are read in protobuf by both.
@@ -669,4 +456,45 @@ async fn what_a_kube_apiserver_stores_in_protobuf_is_refused_and_left_alone() {
         "{}",
         server.log()
     );
+}
+
+/// Whatever is asked of it, ours says that it cannot read the other's maps.
+async fn maps_are_refused(ours: &Client) {
+    let theirs = format!("{MAPS}/theirs");
+    refused(&send(ours, "GET", &theirs, None).await);
+    refused(&send(ours, "GET", MAPS, None).await);
+    refused(&send(ours, "GET", &format!("{MAPS}?labelSelector=a"), None).await);
+    refused(&send(ours, "PUT", &theirs, Some((JSON, &map("theirs")))).await);
+    let label = json!({"metadata": {"labels": {"x": "y"}}});
+    refused(&send(ours, "PATCH", &theirs, Some((MERGE, &label))).await);
+    refused(&send(ours, "DELETE", &theirs, None).await);
+    refused(&send(ours, "DELETE", MAPS, None).await);
+    let watch = Outgoing::new("GET", &format!("{MAPS}?watch=1"));
+    let (_, mut watch) = ours.open(&watch).await.unwrap();
+    let line = watch.line().await.unwrap().unwrap();
+    let event: Value = serde_json::from_slice(&line).unwrap();
+    assert_eq!(
+        (&event["type"], &event["object"]["code"]),
+        (&json!("ERROR"), &json!(500))
+    );
+    assert_eq!(watch.line().await.unwrap(), None);
+    let refused = send(ours, "DELETE", "/api/v1/namespaces/kube-node-lease", None).await;
+    assert_eq!(refused.status(), 500, "{}", refused.in_words());
+    // Its namespace cannot be read either: it might be on its way out.
+    for name in ["theirs", "ours"] {
+        let answer = send(ours, "POST", MAPS, Some((JSON, &map(name)))).await;
+        assert_eq!(answer.status(), 500, "{}", answer.in_words());
+    }
+}
+
+/// Leases are read and written as they are, by both.
+async fn leases_are_shared(real: &Client, ours: &Client) {
+    let path = format!("{LEASES}/theirs");
+    both_show_the_same(real, ours, &path).await;
+    let held = json!({"spec": {"holderIdentity": "b", "leaseTransitions": 1}});
+    expect(send(ours, "PATCH", &path, Some((MERGE, &held))).await, 200);
+    let shown = both_show_the_same(real, ours, &path).await;
+    assert_eq!(shown["spec"]["holderIdentity"], "b");
+    let list = expect(send(ours, "GET", LEASES, None).await, 200);
+    assert_eq!(list["items"].as_array().unwrap().len(), 3, "{list}");
 }

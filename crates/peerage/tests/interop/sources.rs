@@ -9,7 +9,7 @@ use peerage_testkit::kube::{Apiserver, Backend, ControlPlane, Gateway, RunningGa
 use peerage_testkit::wire::Outgoing;
 use serde_json::{Value, json};
 
-use crate::versions;
+use crate::versions::{self, NEWER_ONLY};
 
 mod changes;
 
@@ -26,8 +26,6 @@ async fn pair() -> ControlPlane {
 
 static PLANE: Shared = Shared::new(|| Box::pin(pair()));
 
-/// What only the newer server has.
-const NEWER_ONLY: &str = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system";
 
@@ -55,7 +53,7 @@ async fn serving(gateway: &RunningGateway) -> Vec<String> {
     serving
 }
 
-async fn until_serving(gateway: &RunningGateway, servers: &[&Apiserver]) {
+pub(crate) async fn until_serving(gateway: &RunningGateway, servers: &[&Apiserver]) {
     let mut expected: Vec<_> = servers.iter().map(|it| it.address().to_string()).collect();
     expected.sort();
     until(

@@ -11,11 +11,11 @@ use peerage_http::tls::ServerTlsOptions;
 use peerage_http::{HttpService, Pem, Request, Response, Server, ServerOptions, ServerTls, body};
 use peerage_testkit::kube::Gateway;
 use peerage_testkit::pki::Pki;
-use peerage_testkit::wire::Outgoing;
+use peerage_testkit::wire::{AGGREGATED, Outgoing};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{V2, get, header};
+use super::{get, header};
 use crate::gateway::GATEWAYS;
 
 /// What one of them does.
@@ -119,15 +119,15 @@ async fn servers_that_answer_nonsense_cost_nobody_else_anything() {
     let sidecar = Gateway::beside(older).peer(newer).flags(&peers);
     let sidecar = sidecar.start(executable, plane.pki(), plane.directory());
     let (balancer, sidecar) = tokio::join!(balancer, sidecar);
-    let alone = get(&newer.client("admin"), "/apis", V2).await;
+    let alone = get(&newer.client("admin"), "/apis", AGGREGATED).await;
     for (name, gateway) in [("balancer", &balancer), ("sidecar", &sidecar)] {
         let client = gateway.client("admin");
         let mut longest = Duration::ZERO;
         for round in 0..60 {
             let (path, accept) = match round % 6 {
-                0 => ("/apis", V2),
+                0 => ("/apis", AGGREGATED),
                 1 => ("/version", "application/json"),
-                2 => (crate::gateway::NEWER_ONLY, "application/json"),
+                2 => (crate::versions::NEWER_ONLY, "application/json"),
                 3 => ("/openapi/v3", "application/json"),
                 4 => ("/openapi/v2", "application/json"),
                 _ => ("/api/v1/namespaces", "application/json"),

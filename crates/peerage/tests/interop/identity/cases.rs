@@ -379,14 +379,8 @@ pub(super) fn of_upgrades(robots_token: &str) -> Vec<Case> {
 
 /// Requests for upgrades: a watch that is local to each server, one that only the newer has, and what needs a kubelet.
 pub(super) fn upgrades(newer_only: &str) -> Vec<Outgoing> {
-    let websocket = |target: &str| {
-        Outgoing::new("GET", target)
-            .header("Connection", "keep-alive, Upgrade")
-            .header("Upgrade", "websocket")
-            .header("Origin", "https://dashboard.example.com")
-            .header("Sec-WebSocket-Version", "13")
-            .header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
-    };
+    let websocket =
+        |target: &str| Outgoing::websocket(target).instead("Connection", "keep-alive, Upgrade");
     let pod = "/api/v1/namespaces/default/pods/nopod";
     vec![
         websocket("/api/v1/namespaces?watch=true"),

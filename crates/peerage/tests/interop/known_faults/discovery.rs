@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use peerage_testkit::cluster::until;
 use peerage_testkit::kube::{Apiserver, RunningGateway};
 use peerage_testkit::kubectl::{NEWEST, OLDEST};
-use peerage_testkit::wire::Outgoing;
+use peerage_testkit::wire::{AGGREGATED, Outgoing};
 use serde_json::{Value, json};
 
 use super::walks::ask;
-use super::{FRONTS, Fronts, V2, create, delete, get, groups, header, version};
+use super::{FRONTS, Fronts, create, delete, get, groups, header, version};
 use crate::versions::NEWER_ONLY;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -36,7 +36,7 @@ fn definition(group: &str, plural: &str) -> Value {
 async fn listed(ways: &[&Apiserver], group: &str) {
     for way in ways {
         until(&format!("{} lists {group}", way.name()), || async {
-            let document = get(way, "/apis", V2).await.json();
+            let document = get(way, "/apis", AGGREGATED).await.json();
             version(&document, group, "v1").is_some_and(|it| it["freshness"] == "Current")
         })
         .await;
@@ -48,7 +48,7 @@ pub(super) async fn withdraw(fronts: &Fronts, target: &str, group: &str) {
     delete(fronts.plane.server("newer"), target).await;
     for way in all(fronts) {
         until(&format!("{} does not list {group}", way.name()), || async {
-            let document = get(way, "/apis", V2).await.json();
+            let document = get(way, "/apis", AGGREGATED).await.json();
             groups(&document).all(|it| it["metadata"]["name"] != group)
         })
         .await;
@@ -112,7 +112,7 @@ async fn all_gateways_answer_the_same_bytes_under_the_same_tag_and_change_togeth
     let tag_of = |gateway: &RunningGateway| {
         let client = gateway.client("admin");
         async move {
-            let answer = client.send(&Outgoing::get_as("/apis", V2)).await;
+            let answer = client.send(&Outgoing::get_as("/apis", AGGREGATED)).await;
             header(&answer.unwrap(), "etag")
         }
     };
@@ -139,16 +139,16 @@ async fn all_gateways_answer_the_same_bytes_under_the_same_tag_and_change_togeth
 
 /// The tag of `/apis`, which all have.
 async fn same_everywhere(fronts: &Fronts) -> String {
-    let beta = V2.replace("v=v2", "v=v2beta1");
+    let beta = AGGREGATED.replace("v=v2", "v=v2beta1");
     let mut tag = String::new();
     for (target, accept) in [
-        ("/api", V2),
+        ("/api", AGGREGATED),
         ("/apis", &beta),
         ("/apis", "application/json"),
         ("/api/v1", "application/json"),
         ("/apis/apps", "application/json"),
         ("/apis/storage.k8s.io/v1", "application/json"),
-        ("/apis", V2),
+        ("/apis", AGGREGATED),
     ] {
         let mut answers = Vec::new();
         for (name, gateway) in fronts.each() {
@@ -188,15 +188,15 @@ async fn a_dead_aggregated_api_is_stale_and_spoils_no_other() {
     let fronts = FRONTS.get().await;
     let _changed = fronts.served.write().await;
     let newer = fronts.plane.server("newer");
-    let before = get(&fronts.balancer, "/apis", V2).await.json();
+    let before = get(&fronts.balancer, "/apis", AGGREGATED).await.json();
     create(newer, APISERVICES, &dead("dead.example.com")).await;
     for (name, gateway) in fronts.each() {
         until(&format!("{name}: it is listed"), || async {
-            let document = get(gateway, "/apis", V2).await.json();
+            let document = get(gateway, "/apis", AGGREGATED).await.json();
             version(&document, "dead.example.com", "v1").is_some()
         })
         .await;
-        let document = get(gateway, "/apis", V2).await.json();
+        let document = get(gateway, "/apis", AGGREGATED).await.json();
         let it = version(&document, "dead.example.com", "v1").unwrap();
         assert_eq!(it["freshness"], "Stale", "{name}: {it}");
         let others: Vec<_> = groups(&document)
@@ -275,7 +275,7 @@ async fn a_custom_resource_hides_no_built_in_one_of_another_server_in_its_group_
     older.serves(&herons).await;
     for (name, gateway) in fronts.each() {
         until(&format!("{name}: both are listed"), || async {
-            let document = get(gateway, "/apis", V2).await.json();
+            let document = get(gateway, "/apis", AGGREGATED).await.json();
             let resources = version(&document, group, "v1").unwrap()["resources"].clone();
             let has = |plural: &str| {
                 let mut resources = resources.as_array().unwrap().iter();
@@ -316,7 +316,7 @@ async fn a_thousand_anonymous_requests_for_discovery_cost_the_servers_a_bounded_
         let agent = format!("anonymous/{}", name.replace(' ', "-"));
         let begun = Instant::now();
         let way = gateway.multiplexed("anonymous").await;
-        let ask = Outgoing::get_as("/apis", V2).header("User-Agent", &agent);
+        let ask = Outgoing::get_as("/apis", AGGREGATED).header("User-Agent", &agent);
         let mut refused = 0;
         for _ in 0..1000 {
             let answer = way.send(&ask).await.unwrap();

@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use peerage_http::tls::ServerTlsOptions;
 use peerage_http::{HttpService, Pem, Request, Response, Server, ServerOptions, ServerTls, body};
 use peerage_testkit::pki::Pki;
+use peerage_testkit::wire::AGGREGATED;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -170,7 +171,7 @@ pub(super) fn list(groups: &[Value]) -> Value {
 /// An aggregated document as an answer.
 pub(super) fn document(list: &Value) -> Response {
     let mut answer = text(StatusCode::OK, &list.to_string());
-    set(&mut answer, "content-type", super::V2);
+    set(&mut answer, "content-type", AGGREGATED);
     answer
 }
 

@@ -1,5 +1,6 @@
 //! Faults that take a server that misbehaves: beside two real ones, behind a gateway beside the older and a balancer.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,19 +10,17 @@ use peerage_http::{Pem, testing::Authority};
 use peerage_testkit::cluster::until;
 use peerage_testkit::kube::RunningGateway;
 use peerage_testkit::pki::SERVER_NAME;
-use peerage_testkit::wire::Outgoing;
+use peerage_testkit::wire::{AGGREGATED, Outgoing, WireError};
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use super::odd::{self, ODDITIES, Odd, group, list, resource, set, text};
-use super::{FRONTS, V2, create, get, header, send, version};
+use super::{FRONTS, create, get, header, send, version};
 
 /// What the gateway says of a server.
 async fn peer(gateway: &RunningGateway, odd: &Odd) -> Value {
-    let address = odd.address.to_string();
-    let state = gateway.own_state().await;
-    let mut peers = state["peers"].as_array().unwrap().iter();
-    let found = peers.find(|it| it["address"] == address.as_str() || it["id"] == address.as_str());
-    found.cloned().unwrap_or_default()
+    let found = gateway.peer(&odd.address.to_string()).await;
+    found.unwrap_or_default()
 }
 
 /// Whether a gateway counts that it refused a server for a reason.
@@ -79,7 +78,9 @@ async fn documents_of_odd_servers_are_read_and_one_current_view_is_enough() {
     .await;
     for server in ["older", "newer"] {
         until("the servers list it as stale", || async {
-            let document = get(fronts.plane.server(server), "/apis", V2).await.json();
+            let document = get(fronts.plane.server(server), "/apis", AGGREGATED)
+                .await
+                .json();
             version(&document, "halfdead.example.com", "v1")
                 .is_some_and(|it| it["freshness"] == "Stale")
         })
@@ -87,10 +88,10 @@ async fn documents_of_odd_servers_are_read_and_one_current_view_is_enough() {
     }
     for (name, gateway) in fronts.more(&[&format!("--peer={}", odd.url)]).await {
         serving(&gateway, &odd).await;
-        let answer = get(&gateway, "/apis", V2).await;
+        let answer = get(&gateway, "/apis", AGGREGATED).await;
         assert_eq!(
             header(&answer, "content-type").as_deref(),
-            Some(V2),
+            Some(AGGREGATED),
             "{name}"
         );
         let document = answer.json();
@@ -173,6 +174,38 @@ async fn a_server_that_is_not_ready_is_asked_only_when_no_other_has_it() {
     }
 }
 
+const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
+
+/// Gives a file another content at once, as who rotates certificates does.
+fn replace(file: &Path, text: &str) {
+    let new = file.with_extension("new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(new, file).unwrap();
+}
+
+async fn has_failed_to_reload(gateway: &RunningGateway) -> bool {
+    let metrics = gateway.own_metrics().await;
+    metrics.lines().any(|line| {
+        line.starts_with("peerage_reloads_total")
+            && line.contains("failure")
+            && !line.ends_with(" 0")
+    })
+}
+
+/// Whether a watch tells of an object of this name soon.
+async fn is_told(lines: &mut mpsc::Receiver<Result<Vec<u8>, WireError>>, name: &str) -> bool {
+    let told = async {
+        while let Some(line) = lines.recv().await {
+            if String::from_utf8_lossy(&line.unwrap()).contains(name) {
+                return true;
+            }
+        }
+        false
+    };
+    let told = tokio::time::timeout(Duration::from_secs(10), told).await;
+    told.unwrap_or(false)
+}
+
 /// kube-rs/kube#1953: authorities that are read once, so that a rotation ends in refused handshakes.
 /// KEP-4020, transport: a certificate without the name that is expected, and no word about it.
 #[tokio::test]
@@ -193,11 +226,7 @@ async fn authorities_are_read_again_and_a_certificate_of_another_name_is_named()
     let strange = Odd::with((pem(&strange.certificate), pem(&strange.key)), well).await;
     let old = std::fs::read_to_string(pki.file("ca.crt")).unwrap();
     let file = fronts.plane.directory().join("rotating-ca.crt");
-    let write = |text: &str| {
-        let new = file.with_extension("new");
-        std::fs::write(&new, text).unwrap();
-        std::fs::rename(new, &file).unwrap();
-    };
+    let write = |text: &str| replace(&file, text);
     write(&old);
     let flags = [
         format!("--peer-ca-file={}", file.display()),
@@ -208,10 +237,7 @@ async fn authorities_are_read_again_and_a_certificate_of_another_name_is_named()
     let ways = fronts.more(&flags).await;
     let mut watches = Vec::new();
     for (name, gateway) in &ways {
-        let watch = Outgoing::new(
-            "GET",
-            "/api/v1/namespaces/default/serviceaccounts?watch=true",
-        );
+        let watch = Outgoing::new("GET", &format!("{ACCOUNTS}?watch=true"));
         let (head, body) = gateway.client("admin").open(&watch).await.unwrap();
         assert_eq!(head.status, 200, "{name}");
         watches.push((name, body.lines()));
@@ -235,40 +261,18 @@ async fn authorities_are_read_again_and_a_certificate_of_another_name_is_named()
     // A file that is broken keeps what was read before, and is counted.
     write("nothing of use\n");
     for (name, gateway) in &ways {
-        until("the broken file is counted", || async {
-            let metrics = gateway.own_metrics().await;
-            let failed = |line: &str| {
-                line.starts_with("peerage_reloads_total")
-                    && line.contains("failure")
-                    && !line.ends_with(" 0")
-            };
-            metrics.lines().any(failed)
+        until("the broken file is counted", || {
+            has_failed_to_reload(gateway)
         })
         .await;
         let answer = get(gateway, ODDITIES, "application/json").await;
         assert_eq!(answer.status(), 200, "{name}: {}", answer.in_words());
     }
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "after-rotation"}});
-    create(
-        fronts.plane.server("older"),
-        "/api/v1/namespaces/default/serviceaccounts",
-        &account,
-    )
-    .await;
+    create(fronts.plane.server("older"), ACCOUNTS, &account).await;
     for (name, lines) in &mut watches {
-        let seen = async {
-            while let Some(line) = lines.recv().await {
-                if String::from_utf8_lossy(&line.unwrap()).contains("after-rotation") {
-                    return true;
-                }
-            }
-            false
-        };
-        let seen = tokio::time::timeout(Duration::from_secs(10), seen).await;
-        assert!(
-            seen.unwrap_or(false),
-            "{name}: the watch did not outlive it"
-        );
+        let seen = is_told(lines, "after-rotation").await;
+        assert!(seen, "{name}: the watch did not outlive it");
     }
     let named = fronts.more(&["--peer-server-name=localhost"]).await;
     for (name, gateway) in &named {

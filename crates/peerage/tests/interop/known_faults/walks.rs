@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use peerage_testkit::multiplex::Multiplexed;
-use peerage_testkit::wire::{Answer, Outgoing};
+use peerage_testkit::wire::{AGGREGATED, Answer, Outgoing};
 use serde_json::{Value, json};
 
-use super::{FRONTS, Fronts, V2, get, groups};
+use super::{FRONTS, Fronts, get, groups};
 
 /// kubernetes/kubernetes#96486: the list of groups names what the next request's server does not have.
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn everything_that_is_listed_can_be_called() {
     for (name, gateway) in fronts.each() {
         let mut promises = Vec::new();
         for path in ["/api", "/apis"] {
-            promises.extend(promised(&get(gateway, path, V2).await.json()));
+            promises.extend(promised(&get(gateway, path, AGGREGATED).await.json()));
         }
         assert!(promises.len() > 600, "{name}: {}", promises.len());
         let way = gateway.multiplexed("admin").await;

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use peerage_testkit::cluster::until;
 use peerage_testkit::kube::{Apiserver, ApiserverSpec, Backend, ControlPlane, RunningGateway};
-use peerage_testkit::wire::{Answer, Incoming, Outgoing};
+use peerage_testkit::wire::{AGGREGATED, Answer, Incoming, Outgoing};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::{LEASES, NEWER_ONLY, allow, gateway, post, serving, until_serving};
-use crate::versions;
+use super::{LEASES, allow, gateway, post, serving, until_serving};
+use crate::versions::{self, NEWER_ONLY};
 
 const EVERYWHERE: &str = "/api/v1/namespaces/default";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -435,8 +435,7 @@ async fn a_server_known_by_its_lease_goes_and_comes_back_where_it_was_and_elsewh
 async fn is_put_off(gateway: &RunningGateway) {
     let answer = get(gateway, NEWER_ONLY).await;
     assert_eq!(answer.status(), 503, "{}", answer.in_words());
-    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    let request = Outgoing::get_as("/apis", accept);
+    let request = Outgoing::get_as("/apis", AGGREGATED);
     let apis = gateway.client("admin").send(&request).await.unwrap().json();
     let groups = apis["items"].as_array().unwrap();
     let group = groups

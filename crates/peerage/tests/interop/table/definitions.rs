@@ -5,9 +5,9 @@ use std::time::Duration;
 use peerage_testkit::cluster::until;
 use peerage_testkit::wire::Outgoing;
 use serde_json::json;
-use tokio::time::sleep;
 
-use super::{NEWER_ONLY, Row, World, has};
+use super::{Row, World, has, later};
+use crate::versions::NEWER_ONLY;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const NAME: &str = "extras.storagemigration.k8s.io";
@@ -37,17 +37,17 @@ pub(super) async fn while_a_definition_comes_and_goes(world: &World) -> Vec<Row>
             &read,
         )
         .await;
-    let during = row.expect(has("200"));
+    let during = row.expect(has("200")).in_merging();
 
     let delete = Outgoing::new("DELETE", &format!("{DEFINITIONS}/{NAME}"));
     let deleted = older.send(&delete).await.unwrap();
     assert_eq!(deleted.status(), 200, "{}", deleted.in_words());
     answers(world, 404).await;
-    sleep(Duration::from_secs(5)).await;
+    later(Duration::from_secs(5)).await;
     let row = world
         .ask(12, "the same 5 s after the CRD was deleted", &read)
         .await;
-    vec![during, row.expect(has("200"))]
+    vec![during, row.expect(has("200")).in_merging()]
 }
 
 /// Waits until the custom resource is there, or gone, at the older server and through each gateway.

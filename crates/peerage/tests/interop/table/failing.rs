@@ -2,10 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use peerage_testkit::wire::Outgoing;
+use peerage_testkit::cluster::until;
+use peerage_testkit::wire::{AGGREGATED, Outgoing};
 use tokio::time::sleep;
 
-use super::{AGGREGATED, NEWER_ONLY, Row, Seen, World, refused_for_now};
+use super::{Row, Seen, World, later, refused_for_now};
+use crate::versions::NEWER_ONLY;
+
+/// What makes an API part of the legacy `/apis` of kube-apiservers.
+const SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1.storagemigration.k8s.io";
 
 pub(super) async fn while_servers_fail(world: &World) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -29,7 +34,7 @@ pub(super) async fn while_servers_fail(world: &World) -> Vec<Row> {
         )
         .await;
     rows.push(row.expect(refused_for_now));
-    sleep(Duration::from_secs(16)).await;
+    later(Duration::from_secs(16)).await;
     let row = world.ask(5, "the same 16 s later", &read).await;
     rows.push(row.expect(refused_for_now));
     let listed = world
@@ -66,8 +71,8 @@ async fn while_newer_ones_restart_cleanly(world: &World) -> Vec<Row> {
     let read = Outgoing::new("GET", NEWER_ONLY);
     let [a, b] = ["newer-a", "newer-b"].map(|name| world.server(name));
     tokio::join!(a.stop(), b.stop());
-    // Long enough to be noticed by whoever notices.
-    sleep(Duration::from_secs(5)).await;
+    tokio::join!(world.missed(a), world.missed(b));
+    later(Duration::from_secs(5)).await;
     let row = world
         .ask(19, "a read while all newer servers restart cleanly", &read)
         .await;
@@ -106,7 +111,15 @@ pub(super) async fn after_a_restart_of_the_older(world: &World) -> Vec<Row> {
     let older = world.server("older");
     older.stop().await;
     older.restart().await;
-    sleep(Duration::from_secs(4)).await;
+    let taken = Outgoing::new("GET", SERVICE);
+    until(
+        "the older server has taken the newer ones' away",
+        || async {
+            let answer = older.client("admin").send(&taken).await;
+            answer.is_ok_and(|answer| answer.status() == 404)
+        },
+    )
+    .await;
     let legacy = Outgoing::new("GET", "/apis");
     let has_group = |seen: &Seen| {
         let groups = seen

@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use peerage_testkit::cluster::until;
 use peerage_testkit::kube::{Apiserver, Backend, ControlPlane, Gateway, RunningGateway};
-use peerage_testkit::wire::Outgoing;
+use peerage_testkit::wire::{AGGREGATED, Outgoing};
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
-use super::{AGGREGATED, NEWER_ONLY, Row, World, freshness, send_each};
-use crate::versions;
+use super::{Row, World, freshness, later, send_each};
+use crate::versions::{self, NEWER_ONLY};
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system";
 /// For how long reads of discovery are counted.
 const COUNTED: Duration = Duration::from_secs(6);
+/// Two documents of each of three servers. Gateways read them every three seconds, so that one of two windows may have a
+/// round more than the other.
+const ROUND: usize = 6;
 
 /// Gateways that find the other servers by their Leases, as kube-apiservers do.
 pub(super) struct Finders {
@@ -40,6 +42,17 @@ impl Finders {
         sidecar.serves(NEWER_ONLY).await;
         balancer.serves(NEWER_ONLY).await;
         Finders { sidecar, balancer }
+    }
+
+    /// Waits until a server has failed to tell either gateway what it serves.
+    pub(super) async fn fail_to_read(&self, address: &str) {
+        for gateway in [&self.sidecar, &self.balancer] {
+            until("the failure is known", || async {
+                let peer = gateway.peer(address).await;
+                peer.is_some_and(|peer| !peer["error"].is_null())
+            })
+            .await;
+        }
     }
 
     pub(super) fn ways<'a>(&'a self, world: &'a World) -> [&'a Apiserver; 3] {
@@ -140,11 +153,9 @@ pub(super) async fn a_fetch_of_an_old_peer(world: &World) -> Row {
         let own = freshness(&seen) == "not listed";
         if own { "its own" } else { "everybody's" }.to_owned()
     });
-    Row::of(
-        21,
-        "whose APIs a 1.34 peer is told for the server's own",
-        told,
-    )
+    let what = "whose APIs a 1.34 peer is told for the server's own";
+    let row = Row::of(21, what, told);
+    row.expect_beside(|words| words == "its own").in_merging()
 }
 
 /// Row 21: a 1.34 server with two peers, of which one has the API and both list it.
@@ -186,22 +197,16 @@ pub(super) async fn beside_an_old_server() -> Row {
 /// Row 23: how often discovery is read because of a stray Lease.
 pub(super) async fn a_stray_lease(world: &World, finders: &Finders) -> Row {
     let before = reads_of_discovery(world, finders).await;
+    // A gateway of which nothing is counted would seem to do well.
+    assert!(before[1] > 0 && before[2] > 0, "{before:?}");
     let older = world.server("older");
     register(older, "default", "apiserver-stray", "127.0.0.1:1").await;
     let after = reads_of_discovery(world, finders).await;
     withdraw(older, "default", "apiserver-stray").await;
-    let words: Vec<String> = before
-        .iter()
-        .zip(&after)
-        .map(|(before, after)| match after.saturating_sub(*before) {
-            // A round more falls into one of the windows: two documents of each of three servers.
-            0..=6 => "none".to_owned(),
-            more => more.to_string(),
-        })
-        .collect();
-    let what = "more reads of discovery in the 6 s after a stray Lease came to another namespace";
-    let row = Row::of(23, what, words.try_into().unwrap());
-    row.expect(|words| words == "none")
+    let words = [0, 1, 2].map(|at| after[at].saturating_sub(before[at]).to_string());
+    let what = "more reads of discovery in the 6 s after a stray Lease came to another namespace, where up to 6 are a usual round";
+    let row = Row::of(23, what, words);
+    row.expect(|words| words.parse().is_ok_and(|more: usize| more <= ROUND))
 }
 
 /// By the proxies of kube-apiservers, at one newer server; by each gateway, at all.
@@ -213,7 +218,7 @@ async fn reads_of_discovery(world: &World, finders: &Finders) -> [usize; 3] {
         [asked_by_peers(world.server("newer-a")), a, b]
     };
     let before = count().await;
-    sleep(COUNTED).await;
+    later(COUNTED).await;
     let after = count().await;
     [0, 1, 2].map(|at| after[at] - before[at])
 }

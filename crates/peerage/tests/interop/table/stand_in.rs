@@ -13,14 +13,13 @@ use peerage_http::tls::ServerTlsOptions;
 use peerage_http::{HttpService, Pem, Request, Response, Server, ServerOptions, ServerTls, body};
 use peerage_store::StoreExt as _;
 use peerage_testkit::pki::Pki;
-use peerage_testkit::wire::Outgoing;
+use peerage_testkit::wire::{AGGREGATED, Outgoing};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::records::{Finders, all_serve, register, register_again, withdraw};
-use super::{AGGREGATED, Row, Seen, World, has, send_each};
+use super::{Row, Seen, World, has, later, send_each};
 
 const NAME: &str = "apiserver-standin";
 const GROUP: &str = "standin.example.com";
@@ -192,14 +191,15 @@ pub(super) async fn with_a_peer_that_does_as_told(world: &World, finders: &Finde
     rows.push(a_redirect(finders, world).await);
 
     stand_in.orders.grown.store(true, Ordering::Relaxed);
-    sleep(Duration::from_secs(8)).await;
+    later(Duration::from_secs(8)).await;
     let what = "a read of what a peer began to serve 8 s ago";
     let row = ask(finders, world, what, LATER).await;
     rows.push(row.expect(has("200")));
 
     stand_in.orders.silent.store(true, Ordering::Relaxed);
     register_again(world.server("older"), NAME).await;
-    sleep(Duration::from_secs(3)).await;
+    finders.fail_to_read(&stand_in.address.to_string()).await;
+    later(Duration::from_secs(3)).await;
     let what = "a read at a peer that has just failed to say what it serves";
     let row = ask(finders, world, what, THINGS).await;
     let mut row = row.expect(has("200"));

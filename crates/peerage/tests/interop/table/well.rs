@@ -4,7 +4,8 @@ use peerage_testkit::cluster::until;
 use peerage_testkit::wire::Outgoing;
 use serde_json::{Value, json};
 
-use super::{NEWER_ONLY, Row, World, has};
+use super::{Row, World, has};
+use crate::versions::NEWER_ONLY;
 
 pub(super) async fn while_all_is_well(world: &World) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -30,12 +31,7 @@ pub(super) async fn while_all_is_well(world: &World) -> Vec<Row> {
         .await;
     rows.push(row.expect(has("200")));
 
-    let watch = Outgoing::new("GET", &format!("{NEWER_ONLY}?watch=true&timeoutSeconds=2"))
-        .header("Connection", "Upgrade")
-        .header("Upgrade", "websocket")
-        .header("Origin", "https://localhost")
-        .header("Sec-WebSocket-Version", "13")
-        .header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==");
+    let watch = Outgoing::websocket(&format!("{NEWER_ONLY}?watch=true&timeoutSeconds=2"));
     let row = world.ask(8, "a watch over WebSocket", &watch).await;
     rows.push(row.expect(has("101")));
     let h2c = Outgoing::new("GET", NEWER_ONLY)
