@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use peerage_testkit::cluster::{serves_group, until};
+use peerage_testkit::cluster::{serves_group, until, until_within};
 use peerage_testkit::kube::{
     Backend, ControlPlane, ControllerManager, Gateway, Logs, RunningGateway,
 };
@@ -18,8 +18,10 @@ use crate::versions;
 
 /// What only the newer server serves, in namespaces.
 const CANDIDATES: &str = "coordination.k8s.io/v1beta1";
-/// How long the newer server is away each time: longer than a discovery and a collection of kube-controller-manager.
-const AWAY: Duration = Duration::from_secs(8);
+/// Who empties namespaces.
+const NAMESPACES: &str = "namespace-controller";
+/// Who collects garbage.
+const COLLECTOR: &str = "generic-garbage-collector";
 /// The garbage collector looks for new kinds every thirty seconds.
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -87,13 +89,15 @@ impl World {
         self.create("/api/v1/namespaces", &object).await;
     }
 
-    /// An object that only the newer server serves.
+    /// An object that only the newer server serves. It says that it was renewed, since that server throws away what was not.
     async fn candidate(&self, namespace: &str, name: &str) -> Value {
+        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ");
         let object = json!({
             "apiVersion": CANDIDATES,
             "kind": "LeaseCandidate",
             "metadata": {"name": name},
-            "spec": {"leaseName": "l", "binaryVersion": "1.37.0", "emulationVersion": "1.37.0", "strategy": "OldestEmulationVersion"},
+            "spec": {"leaseName": "l", "binaryVersion": "1.37.0", "emulationVersion": "1.37.0", "strategy": "OldestEmulationVersion",
+                     "renewTime": now.to_string()},
         });
         self.create(&candidates(namespace), &object).await
     }
@@ -130,6 +134,24 @@ impl World {
             assert!(begun.elapsed() < PATIENCE, "{path} is still there: {words}");
             sleep(Duration::from_millis(200)).await;
         }
+    }
+
+    /// Waits until a controller has asked again what APIs there are, so many times.
+    async fn looks(&self, controller: &str, times: usize) {
+        let asked = |event: &&Value| {
+            let agent = event["userAgent"].as_str().unwrap_or_default();
+            event["requestURI"] == "/apis" && agent.ends_with(controller)
+        };
+        let count = || {
+            self.gateway
+                .audit_with(controller)
+                .iter()
+                .filter(asked)
+                .count()
+        };
+        let enough = count() + times;
+        let what = format!("{controller} looks what there is");
+        until_within(PATIENCE, &what, || std::future::ready(count() >= enough)).await;
     }
 
     async fn newer_is_back(&self) {
@@ -196,7 +218,9 @@ async fn killed(world: &World) {
     let newer = world.plane.server("newer");
     newer.kill();
     world.delete("/api/v1/namespaces/leaving").await;
-    sleep(AWAY).await;
+    // When it looks the second time, it has done what it does after the first.
+    world.looks(NAMESPACES, 2).await;
+    world.looks(COLLECTOR, 1).await;
     let read = world.status_of("/api/v1/namespaces/leaving").await;
     assert_eq!(
         read, 200,
@@ -214,7 +238,7 @@ async fn killed(world: &World) {
 async fn paused(world: &World) {
     let newer = world.plane.server("newer");
     newer.pause();
-    sleep(AWAY).await;
+    world.looks(COLLECTOR, 1).await;
     assert_eq!(world.status_of(&config_map("kept", "child")).await, 200);
     newer.resume();
     world.newer_is_back().await;
@@ -223,7 +247,7 @@ async fn paused(world: &World) {
 async fn stopped(world: &World) {
     let newer = world.plane.server("newer");
     newer.stop().await;
-    sleep(AWAY).await;
+    world.looks(COLLECTOR, 1).await;
     assert_eq!(world.status_of(&config_map("kept", "child")).await, 200);
     newer.restart().await;
     world.newer_is_back().await;

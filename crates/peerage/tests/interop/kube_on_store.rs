@@ -114,6 +114,7 @@ async fn nothing_acknowledged_is_lost_when_the_store_is_killed() {
     for kill in 0..KILLS {
         load.acknowledged(WRITES_BETWEEN).await;
         plane.store().kill();
+        // The subject: how long it is away, which is another time for each.
         sleep(Duration::from_millis(u64::from(kill) * 150)).await;
         plane.store().restart().await;
     }

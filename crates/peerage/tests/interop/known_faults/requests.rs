@@ -351,6 +351,7 @@ async fn a_tunnel_stays_while_nothing_is_said_on_it() {
         assert_eq!(head.status, 101, "{name}");
         tunnels.push((name, body));
     }
+    // The subject: nothing is said for so long.
     tokio::time::sleep(Duration::from_secs(6)).await;
     let secret =
         |name: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}});
