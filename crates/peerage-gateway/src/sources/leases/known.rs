@@ -64,8 +64,11 @@ impl Known {
         for name in known.iter().filter(|name| !names.contains(*name)) {
             self.remove(name, now);
         }
-        let put = leases.into_iter().map(|lease| self.put(lease, wall, now));
-        put.fold(true, |all, room| all && room)
+        let mut all = true;
+        for lease in leases {
+            all &= self.put(lease, wall, now);
+        }
+        all
     }
 
     /// This Lease is as it is here; whether there is room for it.
