@@ -315,10 +315,13 @@ async fn authorities_are_rotated_without_a_restart_of_the_gateway_or_a_lost_stre
         plane.start(files.server(&plane, "a")),
         plane.start(files.server(&plane, "b"))
     );
+    allow(&a).await;
     let flags = files.gateway(&plane);
-    let flags = flags.each_ref().map(String::as_str);
+    let mut flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    flags.push("--peers-from-leases");
     let gateway = gateway(&plane, &[&a, &b], &flags).await;
     until_serving(&gateway, &[&a, &b]).await;
+    until_leases_are_read(&gateway).await;
     let process = gateway.id();
     let steady = Steady::asks(&gateway, EVERYWHERE, is_ok);
     let mut kept = watches(&gateway, &users).await;
@@ -369,9 +372,21 @@ async fn authorities_are_rotated_without_a_restart_of_the_gateway_or_a_lost_stre
         })
         .await;
     }
+    // Both servers were started again since the gateway has other certificates, so this is a connection with those.
+    until_leases_are_read(&gateway).await;
     steady.got_all("two authorities rotated").await;
     assert_eq!(gateway.id(), process);
     assert_knows(&gateway, "alice").await;
+}
+
+async fn until_leases_are_read(gateway: &RunningGateway) {
+    until("the Leases are read", || async {
+        let state = gateway.own_state().await;
+        let sources = state["sources"].as_array().unwrap();
+        let leases = sources.iter().find(|it| it["name"] == "leases").unwrap();
+        leases["error"].is_null() && leases["ageSeconds"].as_f64().is_some_and(|it| it < 3.0)
+    })
+    .await;
 }
 
 /// The servers still take a client for whom it is.
