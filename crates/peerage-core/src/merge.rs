@@ -7,7 +7,7 @@
 //! |---|---|
 //! | groups | union, in [`order::consensus`] order, ties by name |
 //! | versions | union, in consensus order, ties in Kubernetes' version order (highest first) |
-//! | a version listed by several | current beats stale: stale lists then add nothing; freshness is the best one |
+//! | a version listed by several | current beats stale: what a server itself lists as stale then adds nothing, what one that is away had is listed on; freshness is the best one |
 //! | resources | union, in consensus order, ties by name |
 //! | a resource listed differently | verbs: sorted union; subresources: union sorted by name, each merged alike; short names and categories: union; kind, scope and singular from the fullest entry |
 //!
@@ -88,17 +88,9 @@ pub fn merge_groups(sources: &[GroupSource<'_>]) -> ApiGroupDiscovery {
         })
         .collect();
     let merged = |name: &str| {
-        let versions: Vec<(&ApiVersionDiscovery, Freshness)> = sources
+        let versions: Vec<(&ApiVersionDiscovery, bool)> = sources
             .iter()
-            .filter_map(|source| {
-                let version = source.group.version(name)?;
-                let freshness = if source.held {
-                    Freshness::Stale
-                } else {
-                    version.freshness
-                };
-                Some((version, freshness))
-            })
+            .filter_map(|source| Some((source.group.version(name)?, source.held)))
             .collect();
         merge_versions(name, &versions)
     };
@@ -114,18 +106,22 @@ pub fn merge_groups(sources: &[GroupSource<'_>]) -> ApiGroupDiscovery {
     group
 }
 
-fn merge_versions(
-    name: &str,
-    sources: &[(&ApiVersionDiscovery, Freshness)],
-) -> ApiVersionDiscovery {
-    let freshness = sources
-        .iter()
-        .map(|(_, freshness)| *freshness)
-        .max()
-        .unwrap_or_default();
+/// Each source's version, with whether that server is away.
+///
+/// What only a server has that is away stays listed beside what others have: requests for it are answered 503, so that
+/// controllers wait. Without it a namespace would be deleted, and objects of that kind left in it.
+fn merge_versions(name: &str, sources: &[(&ApiVersionDiscovery, bool)]) -> ApiVersionDiscovery {
+    let shown = |(version, held): &(&ApiVersionDiscovery, bool)| match held {
+        true => Freshness::Stale,
+        false => version.freshness,
+    };
+    let freshness = sources.iter().map(shown).max().unwrap_or_default();
     let heard: Vec<&ApiVersionDiscovery> = sources
         .iter()
-        .filter(|(_, it)| it.is_stale() == freshness.is_stale())
+        .filter(|(version, held)| {
+            let was_current = *held && !version.freshness.is_stale();
+            was_current || version.freshness.is_stale() == freshness.is_stale()
+        })
         .map(|(version, _)| *version)
         .collect();
     ApiVersionDiscovery {

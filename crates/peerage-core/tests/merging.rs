@@ -239,8 +239,13 @@ fn documents_are_merged_by_the_table() {
             "g/v1!: a; h/v1: b",
         ),
         (
-            "a server that is away adds nothing to a current version",
-            "~g/v1: a b | g/v1: a",
+            "what a server that is away had in a current version is listed on",
+            "~g/v1: a b b/s | g/v1: a",
+            "g/v1: a b b/s",
+        ),
+        (
+            "but not what it listed as stale itself",
+            "~g/v1!: a b | g/v1: a",
             "g/v1: a",
         ),
         ("a version without resources is listed", "g/v1 | ", "g/v1"),

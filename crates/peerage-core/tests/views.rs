@@ -8,7 +8,7 @@ mod common;
 use common::{documents, exclusions, gone, groups, inputs, local, peer, spelled};
 use peerage_core::discovery::{ApiGroupDiscoveryList, DiscoveryVersion, StorageVersionHashes};
 use peerage_core::index::Target;
-use peerage_core::route::{LocalReason, route_target};
+use peerage_core::route::{LocalReason, UnsureReason, route_target};
 use peerage_core::view::*;
 use peerage_core::{Route, Rules};
 use proptest::prelude::*;
@@ -456,6 +456,17 @@ fn is_listed(view: &PeerView, target: &Target<'_>) -> Option<bool> {
         .then_some(!version.freshness.is_stale())
 }
 
+/// Whether who has it is gone, and expected back.
+fn is_away(route: &Route<'_>) -> bool {
+    matches!(
+        route,
+        Route::Unsure {
+            reason: UnsureReason::PeerGone,
+            ..
+        }
+    )
+}
+
 proptest! {
     #[test]
     fn what_is_listed_and_what_can_be_called_are_the_same(world in any_world(), sent_on in any::<bool>()) {
@@ -469,7 +480,7 @@ proptest! {
             prop_assert!(!(sent && sent_on), "sent on twice: {}", shown);
             match is_listed(&view, &target) {
                 Some(true) if sent_on => prop_assert!(served || matches!(route, Route::Unsure { .. }), "{}", shown),
-                Some(true) => prop_assert!(served || sent, "current but not callable: {}", shown),
+                Some(true) => prop_assert!(served || sent || is_away(&route), "current but not callable: {}", shown),
                 Some(false) => prop_assert!(!matches!(route, Route::Unknown(_)), "stale but unknown: {}", shown),
                 None => {
                     prop_assert!(!matches!(route, Route::Local(LocalReason::Served)), "served but not listed: {}", shown);

@@ -9,6 +9,7 @@
 //! longer than the deadline, whatever kind of request it is; redirects are never followed.
 
 mod deliver;
+mod lacking;
 mod tunnel;
 
 use std::net::IpAddr;
@@ -41,6 +42,7 @@ const SUSPICIOUS: Duration = Duration::from_secs(1);
 pub(crate) struct Forward<'a> {
     shared: &'a Arc<Shared>,
     info: &'a RequestInfo<'static>,
+    own_id: &'a str,
     why: Why,
     head: Head,
     audit: Audit,
@@ -126,7 +128,7 @@ impl<'a> Forward<'a> {
         shared: &'a Arc<Shared>,
         info: &'a RequestInfo<'static>,
         mut parts: Parts,
-        own_id: &str,
+        own_id: &'a str,
         why: Why,
     ) -> Result<Forward<'a>, ProxyError> {
         let front = shared.front.as_ref();
@@ -159,6 +161,7 @@ impl<'a> Forward<'a> {
         Ok(Forward {
             shared,
             info,
+            own_id,
             why,
             is_question: parts.extensions.get::<Question>().is_some(),
             was_sent_on: parts.extensions.get::<VerifiedPeer>().is_some(),

@@ -5,7 +5,7 @@
 //!
 //! Invariant: documents are those of the last round in which every fetch succeeded.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -41,7 +41,10 @@ pub(crate) struct Peer {
     version: ArcSwapOption<ApiVersion>,
     /// Why it is not known which version it serves now.
     version_trouble: ArcSwapOption<String>,
-    disproved: Mutex<HashSet<ApiKey>>,
+    /// APIs that the peer listed and turned out not to have, and when.
+    disproved: Mutex<HashMap<ApiKey, Instant>>,
+    /// APIs that it turned out to have although an answer said otherwise, and when.
+    confirmed: Mutex<HashMap<ApiKey, Instant>>,
     /// Rounds without a good document since the last with one.
     failed_rounds: AtomicU32,
     /// The certificates that it showed, the last one first.
@@ -129,8 +132,15 @@ struct ApiKey {
     subresource: String,
 }
 
-/// How many APIs a peer may be remembered not to have although it lists them. Beyond that it is asked each time.
-const MAX_DISPROVED: usize = 256;
+/// How many APIs a peer may be remembered not to have, or to have, against what it said. Beyond that it is asked each time.
+const MAX_FOUND_OUT: usize = 256;
+
+/// How long a peer is not asked for an API that it turned out not to have, if its documents stay as they are: what is
+/// defined a moment before it is served is there soon.
+const DISPROVED_FOR: Duration = Duration::from_secs(30);
+
+/// How long it is believed to have one that it listed when it was asked.
+const CONFIRMED_FOR: Duration = Duration::from_secs(5);
 
 /// How many certificates of one server are remembered, to tell a renewal from another server.
 const MAX_CERTIFICATES: usize = 4;
@@ -156,6 +166,7 @@ impl Peer {
             version: ArcSwapOption::empty(),
             version_trouble: ArcSwapOption::empty(),
             disproved: Mutex::default(),
+            confirmed: Mutex::default(),
             failed_rounds: AtomicU32::new(0),
             certificates: Mutex::default(),
             remark: ArcSwapOption::empty(),
@@ -241,8 +252,10 @@ impl Peer {
     }
 
     fn forget_disproved(&self) {
-        if let Ok(mut disproved) = self.disproved.lock() {
-            disproved.clear();
+        for found_out in [&self.disproved, &self.confirmed] {
+            if let Ok(mut found_out) = found_out.lock() {
+                found_out.clear();
+            }
         }
     }
 
@@ -328,22 +341,49 @@ impl Peer {
         self.trouble.store(trouble.map(Arc::new));
     }
 
-    /// Remembers that the peer lists an API that it answered not to have, until its documents change.
+    /// Remembers for a while that the peer does not have an API that its documents list.
     pub(crate) fn disprove(&self, info: &RequestInfo<'_>) {
-        if let Ok(mut disproved) = self.disproved.lock()
-            && disproved.len() < MAX_DISPROVED
-        {
-            disproved.insert(ApiKey::of(info));
-        }
+        remember(&self.disproved, info, DISPROVED_FOR);
         self.poke.notify_one();
     }
 
-    /// Whether the peer answered not to have this API since its documents last changed.
+    /// Whether the peer turned out not to have this API, lately and since its documents last changed.
     pub(crate) fn is_disproved(&self, info: &RequestInfo<'_>) -> bool {
-        self.disproved
-            .lock()
-            .is_ok_and(|disproved| !disproved.is_empty() && disproved.contains(&ApiKey::of(info)))
+        is_recent(&self.disproved, info, DISPROVED_FOR)
     }
+
+    /// Remembers for a moment that the peer has an API.
+    pub(crate) fn confirm(&self, info: &RequestInfo<'_>) {
+        remember(&self.confirmed, info, CONFIRMED_FOR);
+    }
+
+    /// Whether the peer turned out to have this API just before.
+    pub(crate) fn is_confirmed(&self, info: &RequestInfo<'_>) -> bool {
+        is_recent(&self.confirmed, info, CONFIRMED_FOR)
+    }
+}
+
+fn remember(found_out: &Mutex<HashMap<ApiKey, Instant>>, info: &RequestInfo<'_>, time: Duration) {
+    let now = Instant::now();
+    if let Ok(mut found_out) = found_out.lock() {
+        if found_out.len() >= MAX_FOUND_OUT {
+            found_out.retain(|_, at| now < *at + time);
+        }
+        if found_out.len() < MAX_FOUND_OUT {
+            found_out.insert(ApiKey::of(info), now);
+        }
+    }
+}
+
+fn is_recent(
+    found_out: &Mutex<HashMap<ApiKey, Instant>>,
+    info: &RequestInfo<'_>,
+    time: Duration,
+) -> bool {
+    found_out.lock().is_ok_and(|found_out| {
+        let at = (!found_out.is_empty()).then(|| found_out.get(&ApiKey::of(info)));
+        at.flatten().is_some_and(|at| Instant::now() < *at + time)
+    })
 }
 
 impl ApiKey {

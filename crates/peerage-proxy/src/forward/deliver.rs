@@ -8,6 +8,7 @@ use peerage_core::user::SYSTEM_MASTERS;
 use peerage_http::{Body, Response, body};
 use tokio::time::Instant;
 
+use super::lacking::Listed;
 use super::{Answered, Failed, Forward, tunnel};
 use crate::error::ProxyError;
 use crate::headers::{self, STALE_VIEW};
@@ -23,7 +24,7 @@ const INSPECT_PAUSE: Duration = Duration::from_secs(5);
 const RECHECK: Duration = Duration::from_secs(1);
 
 impl Forward<'_> {
-    /// `None` if the answer says that the peer lacks the API although its documents list it.
+    /// `None` if the peer lacks the API although its documents list it.
     ///
     /// # Errors
     /// [`Failed::Silent`] if it breaks off before it has said which 404 it is.
@@ -35,8 +36,13 @@ impl Forward<'_> {
         response: Response,
     ) -> Result<Option<Response>, Failed> {
         let (head, body) = response.into_parts();
-        if self.why.is_listed() && head.headers.contains_key(STALE_VIEW) {
-            self.lacks(peer);
+        // What a pod or a service answers says nothing of the server before it.
+        let is_servers = self.why.is_listed() && self.info.subresource() != "proxy";
+        let refuses = head.status == StatusCode::SERVICE_UNAVAILABLE;
+        if is_servers && refuses && head.headers.contains_key(STALE_VIEW) {
+            if let Listed::No = self.is_listed(peer).await {
+                self.lacks(peer);
+            }
             return Ok(None);
         }
         if head.status != StatusCode::NOT_FOUND {
@@ -45,15 +51,21 @@ impl Forward<'_> {
         recheck(peer);
         let length = head.headers.get(header::CONTENT_LENGTH);
         let length = length.and_then(|l| l.to_str().ok()?.parse::<usize>().ok());
-        if length != Some(UNKNOWN_PATH.len()) || !self.why.is_listed() {
+        if length != Some(UNKNOWN_PATH.len()) || !is_servers {
             return Ok(Some(Response::from_parts(head, body)));
         }
         let bytes = body::collect(body, UNKNOWN_PATH.len(), INSPECT_PAUSE).await;
         let bytes = bytes.map_err(|_| Failed::Silent)?;
         let head_only = self.head.method == http::Method::HEAD && bytes.is_empty();
         if bytes == UNKNOWN_PATH || head_only {
-            self.lacks(peer);
-            return Ok(None);
+            match self.is_listed(peer).await {
+                Listed::Yes => {}
+                Listed::No => {
+                    self.lacks(peer);
+                    return Ok(None);
+                }
+                Listed::Unknown => return Err(Failed::Silent),
+            }
         }
         Ok(Some(Response::from_parts(head, body::full(bytes))))
     }
@@ -61,6 +73,14 @@ impl Forward<'_> {
     fn lacks(&self, peer: &Peer) {
         peer.disprove(self.info);
         self.shared.metrics.request_failed(&peer.id, "lacks");
+        if let Some(held_back) = self.shared.log_gate.pass(Instant::now()) {
+            tracing::warn!(
+                peer = &*peer.id,
+                held_back,
+                path = self.info.path(),
+                "a peer lists an API that it does not serve; it is not asked for it for a while"
+            );
+        }
     }
 
     /// Makes the peer's answer the client's.

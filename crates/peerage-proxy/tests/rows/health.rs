@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use peerage_http::body;
 
-use super::support::world::{request, request_with_body};
+use super::support::world::{request, request_with_body, with};
 use super::support::*;
 
 const WIDGETS: &str = "/apis/new.example.com/v1/widgets";
@@ -126,13 +126,10 @@ async fn row_05_a_dead_peer_is_no_candidate_within_seconds_and_its_apis_answer_5
 #[tokio::test]
 async fn a_peer_that_answers_not_to_have_what_it_lists_is_passed_over() {
     let (world, b, c) = two().await;
-    b.on_request(|_| async {
-        response(
-            StatusCode::NOT_FOUND,
-            &[("content-length", "19")],
-            "404 page not found\n",
-        )
-    });
+    for peer in [&b, &c] {
+        peer.on_probe(|_| async { not_found() });
+    }
+    b.on_request(|_| async { not_found() });
     for _ in 0..20 {
         assert_eq!(world.get(WIDGETS).await.text(), "apiserver-c");
     }
@@ -141,8 +138,75 @@ async fn a_peer_that_answers_not_to_have_what_it_lists_is_passed_over() {
         "asked once at most: {}",
         b.requests().len()
     );
-    c.on_request(|_| async { response(StatusCode::NOT_FOUND, &[], "404 page not found\n") });
+    c.on_request(|_| async { not_found() });
     world.get(WIDGETS).await.assert_retryable();
+}
+
+/// What Kubernetes' path router says of a path that it does not have.
+fn not_found() -> http::Response<PeerBody> {
+    response(
+        StatusCode::NOT_FOUND,
+        &[("content-length", "19")],
+        "404 page not found\n",
+    )
+}
+
+/// An odd path, or what is behind an aggregated API, has the same answer as an API that is not there.
+#[tokio::test]
+async fn one_clients_404_takes_no_api_away_from_the_others() {
+    let (world, b, c) = two().await;
+    for peer in [&b, &c] {
+        peer.on_probe(|request| async move {
+            match request.uri().path() {
+                "/apis/new.example.com/v1" => response(
+                    StatusCode::OK,
+                    &[],
+                    r#"{"kind":"APIResourceList","groupVersion":"new.example.com/v1","resources":[{"name":"widgets","kind":"Widget","verbs":["get"]}]}"#,
+                ),
+                _ => text(StatusCode::FORBIDDEN, "no"),
+            }
+        });
+        peer.on_request(|request| async move {
+            match request.headers().get("x-odd") {
+                Some(_) => not_found(),
+                None => text(StatusCode::OK, "served"),
+            }
+        });
+    }
+    let lists = |peer: &FakePeer| {
+        let polls = peer.polls();
+        polls
+            .iter()
+            .filter(|it| it.target == "/apis/new.example.com/v1")
+            .count()
+    };
+    let before = lists(&b) + lists(&c);
+    for _ in 0..10 {
+        let odd = with(request("GET", WIDGETS), "x-odd", "true");
+        let answer = world.send(odd).await;
+        assert_eq!(
+            (answer.status, &*answer.text()),
+            (404, "404 page not found\n")
+        );
+        assert_eq!(world.get(WIDGETS).await.text(), "served");
+    }
+    let asked = lists(&b) + lists(&c) - before;
+    assert!(asked <= 2, "each is asked once for a while: {asked}");
+}
+
+/// A list that cannot be had says nothing.
+#[tokio::test]
+async fn a_404_that_cannot_be_told_apart_is_503_and_takes_nothing_away() {
+    let (world, b, c) = two().await;
+    for peer in [&b, &c] {
+        peer.on_probe(|_| async { text(StatusCode::INTERNAL_SERVER_ERROR, "no") });
+        peer.on_request(|_| async { not_found() });
+    }
+    world.get(WIDGETS).await.assert_retryable();
+    for peer in [&b, &c] {
+        peer.on_request(|_| async { text(StatusCode::OK, "served") });
+    }
+    assert_eq!(world.get(WIDGETS).await.text(), "served");
 }
 
 #[tokio::test]

@@ -38,6 +38,8 @@ struct Demo {
     newest_name: String,
     /// How many servers have it.
     copies: usize,
+    /// Whether nobody else has its group-version either.
+    alone: bool,
     sample: Sample,
 }
 
@@ -113,6 +115,10 @@ impl Demo {
             newest,
             newest_name: members[newest].name.clone(),
             copies: members.len() - others.len(),
+            alone: !others
+                .iter()
+                .flat_map(|other| other.keys())
+                .any(|name| name.api_version() == sample.name.api_version()),
             sample,
         };
         Ok(Some(demo))
@@ -260,18 +266,29 @@ impl Demo {
         Ok(())
     }
 
-    /// What nobody serves is listed as stale, and its watches have ended.
+    /// What nobody serves stays listed, as stale where all of its group-version is away, and its watches have ended.
     async fn ended(&self, mut watch: Watch, stale: bool) -> Result<String, Failure> {
-        if !stale {
+        if stale != self.alone {
             return Err(broken(format!(
-                "{} still lists as Current what nobody serves",
-                self.older_name
+                "{} lists {} as {}",
+                self.older_name,
+                self.sample.name.api_version(),
+                if stale {
+                    "Stale, which others serve"
+                } else {
+                    "Current, which nobody serves"
+                }
             )));
         }
         if !watch.ends(PATIENCE).await {
             return Err(broken("a watch hangs whose server is gone".to_owned()));
         }
-        Ok("listed as Stale; the watch ended".to_owned())
+        let listed = if stale {
+            "listed as Stale"
+        } else {
+            "still listed"
+        };
+        Ok(format!("{listed}; the watch ended"))
     }
 
     /// The newest server returns, and with it its APIs.
