@@ -66,12 +66,33 @@ pub(crate) struct Link {
     pub(crate) passing: Option<Upstream>,
     /// Whether a server of this control plane has answered there.
     pub(crate) proven: AtomicBool,
+    /// When the server was last asked for whom it takes us.
+    pub(crate) asked: Mutex<Option<Instant>>,
 }
 
 impl Link {
     /// An answer came from there. Returns whether it was the first.
     pub(crate) fn prove(&self) -> bool {
         !self.proven.swap(true, Ordering::Relaxed)
+    }
+
+    /// It takes what we say for something else, and is asked again at once.
+    pub(crate) fn doubt(&self) {
+        self.proven.store(false, Ordering::Relaxed);
+        if let Ok(mut asked) = self.asked.lock() {
+            *asked = None;
+        }
+    }
+
+    /// Whether the server was not asked for so long for whom it takes us; it is now.
+    pub(crate) fn is_to_be_asked_again(&self, now: Instant, after: Duration) -> bool {
+        self.asked.lock().is_ok_and(|mut asked| {
+            let due = asked.is_none_or(|at| now >= at + after);
+            if due {
+                *asked = Some(now);
+            }
+            due
+        })
     }
 }
 

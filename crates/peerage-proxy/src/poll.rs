@@ -8,6 +8,7 @@
 //! Invariants: a round is bounded by its deadlines, so one silent peer delays nobody else; a failed round changes
 //! no document; a peer is asked for ever, at least every few seconds.
 
+mod believed;
 mod fetch;
 mod lists;
 mod schedule;
@@ -82,6 +83,13 @@ enum RoundError {
         path: &'static str,
         source: DocumentError,
     },
+    #[error(
+        "it takes every request for one of {0:?}, whoever is named: what the gateway shows (--proxy-client-cert-file) is that \
+         user's certificate and no front-proxy certificate of this server (--requestheader-client-ca-file and \
+         --requestheader-allowed-names there); no request is sent to it. Give a front-proxy certificate, or \
+         --identity=impersonate"
+    )]
+    Disbelieved(String),
 }
 
 impl RoundError {
@@ -89,13 +97,14 @@ impl RoundError {
         match self {
             RoundError::Fetch { source, .. } => source.reason(),
             RoundError::Document { source, .. } => source.reason(),
+            RoundError::Disbelieved(_) => "disbelieved",
         }
     }
 
     fn kind(&self) -> TroubleKind {
         match self {
             RoundError::Fetch { source, .. } => source.kind(),
-            RoundError::Document { .. } => TroubleKind::Other,
+            RoundError::Document { .. } | RoundError::Disbelieved(_) => TroubleKind::Other,
         }
     }
 }
@@ -167,6 +176,11 @@ async fn probe(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) -> Resul
         Err(_) => true,
     };
     let took = started.elapsed();
+    // Before anybody is named to it.
+    if let Some(name) = believed::another_user(shared, link, own_id).await {
+        link.doubt();
+        return Err(RoundError::Disbelieved(name));
+    }
     identity::note(shared, peer, link);
     if shared.front.is_some() {
         // Before a request may go there: who comes back may have become another version.
@@ -402,7 +416,7 @@ fn report(shared: &Shared, peer: &Peer, error: &RoundError) {
             peer = &*peer.id,
             reason,
             held_back,
-            "cannot read what a peer serves, so its last documents stay in force: {error}"
+            "cannot read what a peer serves, so what it said last, if anything, stays in force: {error}"
         );
     }
 }

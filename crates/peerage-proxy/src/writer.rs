@@ -7,8 +7,8 @@
 //! hold time, but for those that have to make room when more than [`MAX_PEERS`] are registered; a record of this server itself, or one more of an ID already seen, counts for nothing.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use peerage_core::{Exclusions, LocalApis, Millis, PeerState, PeerView, Readiness, ViewInputs};
@@ -390,6 +390,7 @@ impl Remembered {
                 upstream: upstream(tls),
                 passing: front.map(|front| upstream(&front.options.passing)),
                 proven: AtomicBool::new(false),
+                asked: Mutex::default(),
                 address,
             }
         });

@@ -47,7 +47,7 @@ pub fn run(flags: ApiserverFlags, unneeded: &[&'static unneeded::Unneeded]) -> R
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
     }
-    crate::runtime()?.block_on(async {
+    crate::serve(crate::runtime()?, async {
         let signals = Signals::listen()?;
         if with_stdin {
             signals.stop_with_stdin();

@@ -44,7 +44,7 @@ pub fn run(flags: GatewayFlags, in_force: Option<Settings>) -> Result<(), Failur
         Some(_) => crate::modest_runtime(),
         None => crate::runtime(),
     };
-    runtime?.block_on(async {
+    crate::serve(runtime?, async {
         let signals = Signals::listen()?;
         if with_stdin {
             signals.stop_with_stdin();

@@ -48,6 +48,16 @@ fn modest_runtime() -> Result<tokio::runtime::Runtime, exit::Failure> {
     started(tokio::runtime::Builder::new_multi_thread().worker_threads(workers))
 }
 
+/// How long a process that is done waits for reads of files that hang.
+const LEAVE: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Runs a server to its end. A read that hangs (a pipe, a file system that is away) does not keep the process.
+fn serve<T>(runtime: tokio::runtime::Runtime, server: impl Future<Output = T>) -> T {
+    let ended = runtime.block_on(server);
+    runtime.shutdown_timeout(LEAVE);
+    ended
+}
+
 fn started(
     builder: &mut tokio::runtime::Builder,
 ) -> Result<tokio::runtime::Runtime, exit::Failure> {

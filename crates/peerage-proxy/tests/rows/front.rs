@@ -310,6 +310,40 @@ async fn a_server_that_answers_nonsense_costs_nobody_else_anything() {
     }
 }
 
+/// A client certificate that is no front-proxy certificate would make its user of everybody.
+#[tokio::test]
+async fn no_user_is_named_to_a_server_that_takes_each_for_another() {
+    let pki = Pki::new();
+    let good = FakePeer::start(&pki, "good", &documents::core(), &documents::new()).await;
+    let wrong = FakePeer::start(&pki, "wrong", &documents::core(), &documents::new()).await;
+    for (peer, name) in [(&good, "system:apiserver"), (&wrong, "kubernetes-admin")] {
+        peer.on_probe(move |request| async move {
+            match request.uri().path() {
+                "/apis/authentication.k8s.io/v1/selfsubjectreviews" => {
+                    let review = json!({"status": {"userInfo": {"username": name}}});
+                    response(StatusCode::CREATED, &[], &review.to_string())
+                }
+                _ => text(StatusCode::FORBIDDEN, "no"),
+            }
+        });
+    }
+    let gateway = Gateway::ready(&pki, &[&good, &wrong], None).await;
+    for _ in 0..20 {
+        let answer = gateway.get("/apis/new.example.com/v1/widgets", "*/*").await;
+        assert_eq!(answer.text(), "good");
+    }
+    assert_eq!(wrong.requests().len(), 0);
+    let debug = serde_json::to_value(gateway.proxy.debug()).unwrap();
+    let peers = debug["peers"].as_array().unwrap();
+    let wrong = peers.iter().find(|it| it["id"] == "wrong").unwrap();
+    let why = wrong["error"]["message"].as_str().unwrap();
+    assert!(
+        why.contains("\"kubernetes-admin\"") && why.contains("--proxy-client-cert-file"),
+        "{why}"
+    );
+    assert_eq!(wrong["error"]["reason"], "disbelieved");
+}
+
 #[tokio::test]
 async fn a_server_that_lists_what_others_serve_is_found_out() {
     let pki = Pki::new();

@@ -21,7 +21,7 @@ const RELOAD: Duration = Duration::from_secs(1);
 pub fn run(flags: &StoreFlags) -> Result<(), Failure> {
     let settings = StoreSettings::new(flags)?;
     crate::logging::start(&flags.log)?;
-    crate::runtime()?.block_on(async {
+    crate::serve(crate::runtime()?, async {
         let signals = Signals::listen()?;
         if flags.exit_with_stdin {
             signals.stop_with_stdin();
