@@ -18,9 +18,12 @@ const LIMIT: Duration = Duration::from_secs(120);
 #[test]
 fn up_keeps_its_promises_and_leaves_nothing_behind() {
     let temp = tempfile::tempdir().unwrap();
-    demo_is_shown(temp.path());
+    demo_is_shown(temp.path(), &[]);
     // The directory is used again: the same certificates, the same store. Servers find everything there.
-    demo_is_shown(temp.path());
+    demo_is_shown(temp.path(), &[]);
+    // What the newer one alone has is in group-versions that the older one has too.
+    let other = tempfile::tempdir().unwrap();
+    demo_is_shown(other.path(), &["--versions", "1.35,1.36"]);
     for signal in [
         Signal::SIGTERM,
         Signal::SIGINT,
@@ -39,8 +42,9 @@ fn up(dir: &Path, words: &[&str]) -> Command {
     command
 }
 
-fn demo_is_shown(dir: &Path) {
-    let output = up(dir, &["--exit-after-demo"]).output().unwrap();
+fn demo_is_shown(dir: &Path, words: &[&str]) {
+    let words = [&["--exit-after-demo"], words].concat();
+    let output = up(dir, &words).output().unwrap();
     let shown = String::from_utf8(output.stdout).unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{shown}{errors}");

@@ -19,6 +19,8 @@ pub struct GatewaySpec {
     upstream: Option<String>,
     peers: Vec<String>,
     believes_nobody: bool,
+    /// It is not waited for until it is ready.
+    never_ready: bool,
     flags: Vec<String>,
 }
 
@@ -123,6 +125,12 @@ impl GatewaySpec {
         self
     }
 
+    /// Which never becomes ready; it answers when it was started.
+    pub fn never_ready(mut self) -> Self {
+        self.never_ready = true;
+        self
+    }
+
     /// Starts it with the certificates of a control plane; it is ready when this returns.
     pub async fn start(self, executable: &Path, pki: &Pki, directory: &Path) -> RunningGateway {
         let (address, admin) = (ports::free(), ports::free());
@@ -161,7 +169,10 @@ impl GatewaySpec {
             args,
             hostname: None,
             directory: directory.to_owned(),
-            ready: Ready::Http(admin, "/readyz"),
+            ready: match self.never_ready {
+                true => Ready::Http(admin, "/livez"),
+                false => Ready::Http(admin, "/readyz"),
+            },
         };
         RunningGateway {
             server: Apiserver::start(daemon, address, pki, audit).await,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use peerage_testkit::cluster::{serves_group, until, until_within};
 use peerage_testkit::kube::{
-    Backend, ControlPlane, ControllerManager, Gateway, Logs, RunningGateway,
+    ApiserverSpec, Backend, ControlPlane, ControllerManager, Gateway, Logs, RunningGateway,
 };
 use peerage_testkit::wire::{Answer, Outgoing};
 use serde_json::{Value, json};
@@ -32,18 +32,14 @@ struct World {
 }
 
 impl World {
-    async fn start() -> World {
+    /// With the newer server as `change` has it.
+    async fn start(change: impl FnOnce(ApiserverSpec) -> ApiserverSpec) -> World {
         let older = versions::kube_apiserver(&versions::older()).named("older");
         let newer = versions::kube_apiserver(&versions::newer()).named("newer");
         let off = "UnknownVersionInteroperabilityProxy=false";
         let plane = ControlPlane::on(Backend::Etcd("3.6"))
             .server(older.gate(off))
-            .server(
-                newer
-                    .gate(off)
-                    .gate("CoordinatedLeaderElection=true")
-                    .flags(&[&format!("--runtime-config={CANDIDATES}=true")]),
-            )
+            .server(change(newer.gate(off)))
             .start()
             .await;
         let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
@@ -51,7 +47,6 @@ impl World {
         let gateway = gateway
             .start(executable, plane.pki(), plane.directory())
             .await;
-        serves_group(&gateway.client("admin"), "storagemigration.k8s.io").await;
         let manager = ControllerManager::start(
             "1.37",
             &gateway.url(),
@@ -186,7 +181,14 @@ fn config_map(namespace: &str, name: &str) -> String {
 
 #[tokio::test]
 async fn a_controller_manager_behind_the_older_server_deletes_what_it_should_and_nothing_else() {
-    let world = World::start().await;
+    let served = format!("--runtime-config={CANDIDATES}=true");
+    let with_candidates = |newer: ApiserverSpec| {
+        newer
+            .gate("CoordinatedLeaderElection=true")
+            .flags(&[&served])
+    };
+    let world = World::start(with_candidates).await;
+    serves_group(&world.gateway.client("admin"), "storagemigration.k8s.io").await;
     world.namespace("kept").await;
     let owner = world.candidate("kept", "owner").await;
     world.belonging("kept", "child", &owner).await;
@@ -209,6 +211,52 @@ async fn a_controller_manager_behind_the_older_server_deletes_what_it_should_and
     );
     world.delete(&format!("{}/owner", candidates("kept"))).await;
     world.gone(&child).await;
+}
+
+/// Nothing else of the newer server's tells the controller that there is something that it cannot see.
+#[tokio::test]
+async fn a_namespace_waits_for_what_a_server_that_is_away_has_in_a_group_version_of_both() {
+    let without = "--runtime-config=storagemigration.k8s.io/v1=false";
+    let world = World::start(|newer| newer.flags(&[without])).await;
+    let requests = "/apis/certificates.k8s.io/v1/namespaces/waiting/podcertificaterequests";
+    until("what only the newer server has is served", || async {
+        world.status_of(requests).await == 200
+    })
+    .await;
+    world.namespace("waiting").await;
+    world.create(requests, &pod_certificate_request()).await;
+    let newer = world.plane.server("newer");
+    newer.kill();
+    until("the newer server is away", || async {
+        world.status_of(requests).await == 503
+    })
+    .await;
+    world.delete("/api/v1/namespaces/waiting").await;
+    world.looks(NAMESPACES, 2).await;
+    assert_eq!(world.status_of("/api/v1/namespaces/waiting").await, 200);
+    newer.restart().await;
+    newer.ready().await;
+    world.gone("/api/v1/namespaces/waiting").await;
+    let list = Outgoing::new("GET", requests);
+    let left = newer.client("admin").send(&list).await.unwrap();
+    assert_eq!(left.json()["items"], json!([]));
+}
+
+fn pod_certificate_request() -> Value {
+    let uid = "11111111-2222-3333-4444-555555555555";
+    // A PKCS #10 request for an Ed25519 key, signed with it: the server checks that.
+    let signed = "MH8wMwIBADAAMCowBQYDK2VwAyEAF4TywcDpkmqdm9cjJMO1B7iJeNS4QzWb933i4+XdjOCgADAFBgMrZXADQQAi2J8HYxTeM3SF6z2H\
+                  tgwSfnhEwiVLNHFn1rsh3Ok6MoG7meVfw1Ae/mxR0AJ/Fnr7C9OsC9OAT/I/T9NelCgA";
+    json!({
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "PodCertificateRequest",
+        "metadata": {"name": "request"},
+        "spec": {
+            "signerName": "example.com/signer", "podName": "p", "podUID": uid, "nodeName": "n", "nodeUID": uid,
+            "serviceAccountName": "default", "serviceAccountUID": uid, "maxExpirationSeconds": 86400,
+            "stubPKCS10Request": signed,
+        },
+    })
 }
 
 /// The newer server is killed while a namespace with its objects is being deleted.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use peerage_testkit::cluster::until;
 use peerage_testkit::documented_metrics::Documented;
 use peerage_testkit::kube::{Backend, ControlPlane, Gateway, Logs, RunningGateway, Shared};
 use peerage_testkit::wire::{AGGREGATED, Answer, Outgoing};
@@ -206,5 +207,57 @@ async fn what_a_gateway_exposes_is_what_its_documentation_says() {
         ] {
             assert!(seen.contains(metric), "{name}: {metric}: {seen:?}");
         }
+    }
+}
+
+/// What a path that only looks like a resource's is answered takes the resource away from nobody.
+#[tokio::test]
+async fn a_404_for_an_odd_path_leaves_the_api_to_everybody() {
+    let gateways = GATEWAYS.get().await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let odd = Outgoing::new("GET", &format!("/{maps}"));
+    let older = gateways.plane.server("older").client("admin");
+    let said = older.send(&odd).await.unwrap();
+    assert_eq!(said.status(), 404, "{}", said.in_words());
+    for (name, gateway) in gateways.each() {
+        for _ in 0..4 {
+            let answer = send(gateway, "admin", &odd).await;
+            assert_eq!(answer.in_words(), said.in_words(), "{name}");
+            let good = send(gateway, "admin", &Outgoing::new("GET", maps)).await;
+            assert_eq!(good.status(), 200, "{name}: {}", good.in_words());
+        }
+    }
+}
+
+/// With a client certificate that is no front-proxy certificate everybody would be its user, here an administrator.
+#[tokio::test]
+async fn a_gateway_with_another_pair_than_the_front_proxys_serves_nobody_and_says_why() {
+    let gateways = GATEWAYS.get().await;
+    let pki = gateways.plane.pki();
+    let [certificate, key] = ["crt", "key"].map(|it| pki.file(&format!("admin.{it}")));
+    let flags = [
+        format!("--proxy-client-cert-file={}", certificate.display()),
+        format!("--proxy-client-key-file={}", key.display()),
+    ];
+    let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
+    let (older, newer) = (
+        gateways.plane.server("older"),
+        gateways.plane.server("newer"),
+    );
+    let wrong = Gateway::balancing(&[older, newer]).flags(&flags.each_ref().map(String::as_str));
+    let wrong = wrong.never_ready();
+    let wrong = wrong
+        .start(executable, pki, gateways.plane.directory())
+        .await;
+    until("the gateway says why", || async {
+        wrong.log().contains("--requestheader-client-ca-file")
+    })
+    .await;
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let ask = Outgoing::new("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews");
+    let ask = ask.json("application/json", &review);
+    for user in ["alice", "admin"] {
+        let answer = send(&wrong, user, &ask).await;
+        assert_eq!(answer.status(), 503, "{user}: {}", answer.in_words());
     }
 }
