@@ -8,7 +8,7 @@
 //! the callers' business.
 //!
 //! What this does to a request: `Host` (or `:authority`) becomes the server's address, `Expect` is dropped
-//! because the body is never held back, the extensions stay here. The path and query go out byte for byte,
+//! because the body is never held back, trailers that servers refuse are dropped, the extensions stay here. The path and query go out byte for byte,
 //! bodies in whatever encoding they have. Nothing is followed, rewritten or unpacked.
 //!
 //! Retries, all before the first byte of an answer: a request that the server certainly has not looked at
@@ -221,9 +221,11 @@ impl Upstream {
         let mut from_id = 0;
         let mut second_chance = head.method.is_safe();
         let mut retries = RETRIES;
+        let mut before = None;
         let failed = loop {
             let Some(body) = replay.read() else {
-                break self.error(Cause::RequestBody, None);
+                // The body is as the client sent it: what kept it from being sent whole is to blame.
+                break before.unwrap_or_else(|| self.error(Cause::RequestBody, None));
             };
             let lease = match self.0.pool.place(from_id).await {
                 Ok(lease) => lease,
@@ -238,13 +240,17 @@ impl Upstream {
                 Err(error) => error,
             };
             sent |= error.sent();
-            let broken = matches!(error.cause(), Cause::Closed | Cause::PingTimeout);
+            let broken = matches!(
+                error.cause(),
+                Cause::Closed | Cause::PingTimeout | Cause::EndedHere
+            );
             let unseen = error.cause().is_unprocessed() || !error.sent();
             let again =
                 retries > 0 && (unseen || (broken && reused && std::mem::take(&mut second_chance)));
             if !again {
                 break error;
             }
+            before = Some(error);
             retries -= 1;
             from_id = self.0.pool.next_id();
         };
@@ -344,7 +350,8 @@ impl Upstream {
             Failed::Http { unsent, error } => (unsent, error),
         };
         let cause = exchange_cause(&error);
-        if matches!(cause, Cause::Closed | Cause::PingTimeout | Cause::GoAway) {
+        use Cause::{Closed, EndedHere, GoAway, PingTimeout};
+        if matches!(cause, Closed | PingTimeout | EndedHere | GoAway) {
             place.retire();
         }
         let sent = !unsent && !cause.is_unprocessed();

@@ -97,6 +97,8 @@ async fn a_head_that_two_readers_could_read_in_two_ways_is_refused_and_the_conne
             "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
             "501",
         ),
+        ("POST /a HTTP/1.1\r\nHost: x\r\nExpect: 200-ok\r\n", "417"),
+        ("GET /a HTTP/1.1\r\nHost: x\r\nExpect: 100\r\n", "417"),
     ] {
         let answer = say(&server, format!("{head}\r\n").as_bytes()).await;
         assert!(
@@ -112,6 +114,8 @@ async fn a_head_that_two_readers_could_read_in_two_ways_is_refused_and_the_conne
         "GET http://x/a HTTP/1.1\r\nConnection: close\r\nHost: x\r\n",
         "OPTIONS * HTTP/1.1\r\nConnection: close\r\nHost: x\r\n",
         "POST /a HTTP/1.1\r\nConnection: close\r\nHost: x\r\nTransfer-Encoding: Chunked\r\n",
+        "GET /a HTTP/1.1\r\nConnection: close\r\nHost: x\r\nExpect: \r\n",
+        "GET /a HTTP/1.1\r\nConnection: close\r\nHost: x\r\nExpect: a, 100-Continue\r\n",
     ] {
         let answer = say(&server, format!("{head}\r\n").as_bytes()).await;
         assert!(

@@ -46,18 +46,21 @@ impl Default for LogFlags {
     }
 }
 
-/// The filter of a Kubernetes log level. Other crates' details start one step later than ours.
+/// The filter of a Kubernetes log level. Other crates' details start one step later than ours, and below them the HTTP
+/// library's warnings too: clients cause them, one line for each frame.
 pub fn filter_of_level(level: u8) -> &'static str {
     match level {
-        0 => "warn",
-        1..=3 => "info",
+        0 => "warn,h2=error,hyper=error",
+        1..=3 => "info,h2=error,hyper=error",
         4..=5 => {
             "info,peerage=debug,peerage_core=debug,peerage_store=debug,peerage_etcd=debug,peerage_http=debug,\
-                  peerage_auth=debug,peerage_proxy=debug,peerage_apiserver=debug"
+                  peerage_auth=debug,peerage_proxy=debug,peerage_apiserver=debug,peerage_gateway=debug,h2=error,\
+                  hyper=error"
         }
         6..=8 => {
             "debug,peerage=trace,peerage_core=trace,peerage_store=trace,peerage_etcd=trace,peerage_http=trace,\
-                  peerage_auth=trace,peerage_proxy=trace,peerage_apiserver=trace,h2=info,hyper=info,rustls=info"
+                  peerage_auth=trace,peerage_proxy=trace,peerage_apiserver=trace,peerage_gateway=trace,\
+                  h2=info,hyper=info,rustls=info"
         }
         _ => "trace",
     }
@@ -96,6 +99,17 @@ pub fn start(flags: &LogFlags) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_clients_make_the_http_library_say_is_left_out_below_its_details() {
+        for level in 0..=10 {
+            let filter = filter_of_level(level);
+            let quiet = ["h2=error", "hyper=error"]
+                .iter()
+                .all(|it| filter.split(',').any(|directive| directive == *it));
+            assert_eq!(quiet, level < 6, "level {level}: {filter}");
+        }
+    }
 
     #[test]
     fn every_level_is_a_filter_and_levels_do_not_shrink() {

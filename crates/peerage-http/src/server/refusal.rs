@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use http::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::{Request, StatusCode, Version};
 use peerage_core::Status;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -82,7 +82,7 @@ pub(super) fn of<B>(request: &Request<B>, max_headers: usize) -> Option<Response
         // Over HTTP/2 the parser does not count them.
         (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, TOO_LARGE)
     } else {
-        ambiguous(request)?
+        ambiguous(request).or_else(|| unexpected(request))?
     };
     let mut response = Response::new(body::full(status(code, text)));
     *response.status_mut() = code;
@@ -92,6 +92,18 @@ pub(super) fn of<B>(request: &Request<B>, max_headers: usize) -> Option<Response
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     Some(response)
+}
+
+/// An expectation that is not `100-continue`. As Go has it: the first line counts, it may name others beside it, and
+/// over HTTP/2 the header means nothing.
+fn unexpected<B>(request: &Request<B>) -> Option<(StatusCode, &'static str)> {
+    let expected = request.headers().get(EXPECT)?.as_bytes();
+    let mut tokens = expected.split(|byte| matches!(byte, b' ' | b',' | b'\t'));
+    let known = expected.is_empty()
+        || tokens.any(|token| token.eq_ignore_ascii_case(b"100-continue"))
+        || request.version() >= Version::HTTP_2;
+    let text = "no expectation but 100-continue is supported";
+    (!known).then_some((StatusCode::EXPECTATION_FAILED, text))
 }
 
 /// What of a head another server on the way could have read differently (RFC 9112, 3.2 and 6.1).

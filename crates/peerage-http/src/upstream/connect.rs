@@ -185,6 +185,10 @@ async fn open_http2(
         .max_header_list_size(u32::try_from(options.max_header_bytes).unwrap_or(u32::MAX))
         .keep_alive_interval(options.ping_interval)
         .keep_alive_timeout(options.ping_timeout)
+        // By default h2 ends the connection after 1024 streams that it had to reset itself. They come of frames of a
+        // server for requests that were given up meanwhile: one client that asks and gives up again and again would
+        // end the watches of all others. A server is trusted not to flood us.
+        .max_local_error_reset_streams(None)
         .handshake(io)
         .await?;
     // The server's SETTINGS say how many streams it allows. They come with its first bytes; a server that keeps

@@ -62,6 +62,7 @@ pub(crate) enum Cause {
     RefusedStream,
     Reset,
     BadAnswer,
+    EndedHere,
     RequestBody,
     FirstByte,
 }
@@ -78,6 +79,7 @@ impl Cause {
             Cause::Handshake => Stage::Handshake,
             Cause::RequestBody => Stage::Send,
             Cause::Closed | Cause::PingTimeout | Cause::GoAway => Stage::Response,
+            Cause::EndedHere => Stage::Response,
             Cause::RefusedStream | Cause::Reset | Cause::BadAnswer => Stage::Response,
             Cause::FirstByte => Stage::Timeout,
         }
@@ -106,6 +108,7 @@ impl Cause {
             Cause::RefusedStream => "refused_stream",
             Cause::Reset => "reset",
             Cause::BadAnswer => "bad_answer",
+            Cause::EndedHere => "ended_here",
             Cause::RequestBody => "request_body",
             Cause::FirstByte => "first_byte_timeout",
         }
@@ -135,6 +138,7 @@ impl Cause {
             Cause::RefusedStream => "the request was turned away by",
             Cause::Reset => "the request was cancelled by",
             Cause::BadAnswer => "the answer cannot be understood: that of",
+            Cause::EndedHere => "our own side ended the connection to",
             Cause::RequestBody => "the request's body broke off on its way to",
             Cause::FirstByte => "no answer in time from",
         }
@@ -145,7 +149,7 @@ impl Cause {
         match self {
             Cause::NotForwarded | Cause::NoUpgrade | Cause::RequestBody => false,
             Cause::Reset | Cause::RefusedStream | Cause::GoAway | Cause::BadAnswer => false,
-            Cause::FirstByte | Cause::Saturated => false,
+            Cause::EndedHere | Cause::FirstByte | Cause::Saturated => false,
             Cause::Address | Cause::Resolve => true,
             Cause::Refused | Cause::ConnectTimeout | Cause::Unreachable => true,
             Cause::TlsTimeout | Cause::TlsName | Cause::TlsIssuer | Cause::TlsExpired => true,
@@ -228,10 +232,11 @@ impl SendError {
         matches!(self.cause, Cause::TlsName | Cause::TlsIssuer)
     }
 
-    /// Whether the server, or the way to it, is to blame, rather than the request or its sender.
+    /// Whether the request or its sender is to blame, and neither the server nor the way to it: it is of a kind that is
+    /// not sent on, or its body broke off before its end. Another server would not fare better.
     #[must_use]
-    pub fn is_servers_fault(&self) -> bool {
-        !matches!(
+    pub fn is_senders_fault(&self) -> bool {
+        matches!(
             self.cause,
             Cause::NotForwarded | Cause::NoUpgrade | Cause::RequestBody
         )
@@ -307,7 +312,13 @@ pub(crate) fn exchange_cause(error: &hyper::Error) -> Cause {
             Some(h2::Reason::REFUSED_STREAM) => Cause::RefusedStream,
             _ => Cause::Reset,
         },
+        // Our own library resets what breaks the protocol, hyper what its user gave up.
+        Some(h2) if h2.is_reset() && h2.is_library() => Cause::BadAnswer,
         Some(h2) if h2.is_reset() => Cause::RequestBody,
+        Some(h2) if h2.is_go_away() && h2.is_library() => match h2.reason() {
+            Some(h2::Reason::ENHANCE_YOUR_CALM) => Cause::EndedHere,
+            _ => Cause::BadAnswer,
+        },
         _ if error.is_user() => Cause::RequestBody,
         _ if error.is_parse() => Cause::BadAnswer,
         _ => Cause::Closed,
@@ -326,6 +337,7 @@ mod tests {
             Cause::RefusedStream,
             Cause::GoAway,
             Cause::BadAnswer,
+            Cause::EndedHere,
             Cause::FirstByte,
             Cause::Saturated,
             Cause::RequestBody,

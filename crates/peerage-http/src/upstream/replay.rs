@@ -1,7 +1,8 @@
 //! A request body that can be sent a second time while little of it has been read.
 //!
 //! The frames of the first [`KEPT`] bytes are kept (not copied) until the answer begins, so that a request that
-//! a server turned away unseen can go over another connection. Invariant: at most one reader at a time gets
+//! a server turned away unseen can go over another connection. Trailers that a Go server resets the request for are
+//! left out, which RFC 9110 (6.5.1) leaves to whoever passes them on. Invariant: at most one reader at a time gets
 //! frames; one that was replaced gets an error.
 
 use std::pin::Pin;
@@ -9,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 
@@ -107,6 +109,55 @@ impl State {
     }
 }
 
+/// The frame without the trailers that servers refuse; none if nothing is left of it.
+fn fit(frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
+    match frame.into_trailers() {
+        Err(frame) => Some(frame),
+        Ok(mut trailers) => {
+            drop_refused(&mut trailers);
+            (!trailers.is_empty()).then(|| Frame::trailers(trailers))
+        }
+    }
+}
+
+/// What belongs into a head (RFC 9110, 6.5.1), by Go's list: its HTTP/2 server resets a request that ends with one.
+/// `Upgrade` is our own library's: it sends none and says nothing, so that the request would wait for its end.
+const REFUSED: [&str; 22] = [
+    "authorization",
+    "cache-control",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "content-type",
+    "expect",
+    "host",
+    "keep-alive",
+    "max-forwards",
+    "pragma",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "range",
+    "realm",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "www-authenticate",
+];
+
+fn drop_refused(trailers: &mut HeaderMap) {
+    for name in REFUSED {
+        trailers.remove(name);
+    }
+    let conditions = trailers.keys().filter(|it| it.as_str().starts_with("if-"));
+    let conditions: Vec<_> = conditions.cloned().collect();
+    for name in conditions {
+        trailers.remove(name);
+    }
+}
+
 struct Reader {
     shared: Arc<Mutex<State>>,
     number: u64,
@@ -135,6 +186,7 @@ impl http_body::Body for Reader {
             return Poll::Ready(None);
         }
         let frame = ready!(Pin::new(&mut state.body).poll_frame(context));
+        let frame = frame.and_then(|frame| frame.map(fit).transpose());
         match &frame {
             None => state.ended = true,
             Some(Err(_)) => {
@@ -211,6 +263,28 @@ mod tests {
         committed.commit();
         assert_eq!(collect(reader, 10, PAUSE).await.unwrap(), "abc");
         assert!(committed.read().is_none());
+    }
+
+    #[tokio::test]
+    async fn trailers_that_servers_refuse_are_left_out() {
+        let fitted = |lines: &[(&'static str, &'static str)]| {
+            let mut trailers = HeaderMap::new();
+            for (name, value) in lines {
+                trailers.insert(*name, value.parse().unwrap());
+            }
+            let fitted = fit(Frame::trailers(trailers));
+            fitted.map(|it| it.into_trailers().unwrap())
+        };
+        let refused = [("content-length", "1"), ("if-match", "a"), ("upgrade", "b")];
+        assert!(fitted(&refused).is_none());
+        let mixed = [("connection", "close"), ("x-checksum", "7")];
+        let left = fitted(&mixed).unwrap();
+        assert_eq!(
+            (left.len(), &left["x-checksum"]),
+            (1, &"7".parse().unwrap())
+        );
+        let data = fit(Frame::data(Bytes::from_static(b"a"))).unwrap();
+        assert_eq!(data.into_data().unwrap(), "a");
     }
 
     #[tokio::test]

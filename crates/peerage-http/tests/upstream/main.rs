@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod answers;
+mod blame;
 #[path = "../common/mod.rs"]
 mod common;
 mod faults;
