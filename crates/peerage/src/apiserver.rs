@@ -23,17 +23,26 @@ use crate::signals::Signals;
 
 /// What `--help` says after the flags.
 pub const AFTER_HELP: &str = "\
-Flags of kube-apiserver that are not listed are accepted where they make no difference, each with a line in the log.\n\
-Write --flag=value or --flag value; --flag=false for a switch; lists with commas or by repeating the flag.\n\n\
-Examples:\n  \
-  # one server by itself, with certificates of its own making\n  \
-  peerage apiserver --data-dir data\n\n  \
-  # one of several: the store is shared, requests for what only a peer has go there\n  \
-  peerage apiserver --emulated-version=1.36 --etcd-servers=https://10.0.0.5:2379 --etcd-cafile=pki/etcd-ca.crt \\\n    \
-    --etcd-certfile=pki/apiserver-etcd-client.crt --etcd-keyfile=pki/apiserver-etcd-client.key \\\n    \
-    --tls-cert-file=pki/apiserver.crt --tls-private-key-file=pki/apiserver.key --client-ca-file=pki/ca.crt \\\n    \
-    --requestheader-client-ca-file=pki/front-proxy-ca.crt --requestheader-allowed-names=front-proxy-client \\\n    \
-    --proxy-client-cert-file=pki/front-proxy-client.crt --proxy-client-key-file=pki/front-proxy-client.key \\\n    \
+Flags of kube-apiserver that are not listed are accepted where they make no
+difference, each with a line in the log. Write --flag=value or --flag value;
+--flag=false for a switch; lists with commas or by repeating the flag.
+
+Examples:
+  # one server by itself, with certificates of its own making
+  peerage apiserver --data-dir data
+
+  # one of several: the store is shared, requests for what only a peer has
+  # go there
+  peerage apiserver --emulated-version=1.36 \\
+    --etcd-servers=https://10.0.0.5:2379 --etcd-cafile=pki/etcd-ca.crt \\
+    --etcd-certfile=pki/apiserver-etcd-client.crt \\
+    --etcd-keyfile=pki/apiserver-etcd-client.key \\
+    --tls-cert-file=pki/apiserver.crt \\
+    --tls-private-key-file=pki/apiserver.key --client-ca-file=pki/ca.crt \\
+    --requestheader-client-ca-file=pki/front-proxy-ca.crt \\
+    --requestheader-allowed-names=front-proxy-client \\
+    --proxy-client-cert-file=pki/front-proxy-client.crt \\
+    --proxy-client-key-file=pki/front-proxy-client.key \\
     --peer-ca-file=pki/ca.crt";
 
 /// Runs `peerage apiserver` until it is asked to stop.

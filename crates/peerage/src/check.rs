@@ -30,7 +30,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::exit::Failure;
-use crate::output::{Output, print_json};
+use crate::output::{Output, plain, print_json};
 use crate::signals::Signals;
 use crate::targets::{self, ServerFlags, Target, parse_wait};
 use gather::Plan;
@@ -38,18 +38,22 @@ pub use print::What;
 
 /// What `--help` says after the flags.
 pub const AFTER_HELP: &str = "\
-SERVER is context:NAME (or NAME) of the kubeconfig, or https://HOST:PORT; without any, all contexts of the kubeconfig \
-are checked. Name every server by itself and not a load balancer. A gateway's address is one like any other; \
---gateway asks it how it is.\n\n\
-Examples:\n  \
-  peerage check\n  \
-  peerage check https://10.0.0.1:6443 https://10.0.0.2:6443 --watch\n  \
-  peerage check --manifest /etc/kubernetes/manifests/kube-apiserver.yaml --print kubeadm\n\n\
-Exit codes:\n  \
-  0    everything passes\n  \
-  1    something is to be looked at\n  \
-  2    something fails, or the command line is wrong\n  \
-  3    a file that it needs is not there";
+SERVER is context:NAME (or NAME) of the kubeconfig, or https://HOST:PORT;
+without any, all contexts of the kubeconfig are checked. Name every server
+by itself and not a load balancer. A gateway's address is one like any
+other; --gateway asks it how it is.
+
+Examples:
+  peerage check --only-problems
+  peerage check https://10.0.0.1:6443 https://10.0.0.2:6443 --watch
+  peerage check --print kubeadm \\
+    --manifest /etc/kubernetes/manifests/kube-apiserver.yaml
+
+Exit codes:
+  0    everything passes
+  1    something is to be looked at
+  2    something fails, or the command line is wrong
+  3    a file that it needs is not there, or with --print no server answers";
 
 /// The flags of `peerage check`.
 #[derive(Debug, Clone, Args)]
@@ -72,6 +76,9 @@ pub struct CheckFlags {
     /// Longest wait for one answer
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_wait)]
     pub timeout: Duration,
+    /// Leave out what passes
+    #[arg(long)]
+    pub only_problems: bool,
     /// Repeat it until Ctrl-C: a table that changes in place, or a line per change where there is no terminal
     #[arg(long, short)]
     pub watch: bool,
@@ -98,7 +105,7 @@ pub fn run(flags: &CheckFlags) -> Result<u8, Failure> {
     let runtime = crate::runtime()?;
     if let Some(what) = flags.print {
         let text = runtime.block_on(print::print(what, &plan))?;
-        say!("{text}");
+        say!("{}", plain(&text));
         return Ok(0);
     }
     if plan.targets.is_empty() {
@@ -110,14 +117,15 @@ pub fn run(flags: &CheckFlags) -> Result<u8, Failure> {
             if flags.exit_with_stdin {
                 signals.stop_with_stdin();
             }
-            let last = watch::watch(&plan, flags.interval, flags.output, &signals).await?;
+            let last = watch::watch(&plan, flags, &signals).await?;
             return Ok(last.map_or(0, |report| report.exit_code()));
         }
         let world = gather::gather(&plan).await;
         let report = judge::judge(&world);
         match flags.output {
+            Output::Json if flags.only_problems => print_json(&report.problems())?,
             Output::Json => print_json(&report)?,
-            Output::Table => say!("{}", report.in_words(size().0)),
+            Output::Table => say!("{}", report.in_words(size().0, flags.only_problems)),
         }
         Ok(report.exit_code())
     })

@@ -153,3 +153,28 @@ pub fn run(typed: Typed) -> Result<u8, Failure> {
     };
     done.map(|()| 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn too_long(command: &clap::Command, at: &str, found: &mut Vec<String>) {
+        let texts = [command.get_after_help(), command.get_after_long_help()];
+        for text in texts.into_iter().flatten() {
+            let text = text.to_string();
+            let long = text.lines().filter(|line| line.chars().count() > 76);
+            found.extend(long.map(|line| format!("{at}: {line}")));
+        }
+        for command in command.get_subcommands() {
+            too_long(command, &format!("{at} {}", command.get_name()), found);
+        }
+    }
+
+    #[test]
+    fn what_follows_the_flags_in_help_fits_a_narrow_terminal_so_that_it_can_be_pasted() {
+        let mut found = Vec::new();
+        let command = Cli::command().after_help(exit::help());
+        too_long(&command, "peerage", &mut found);
+        assert_eq!(found, [""; 0]);
+    }
+}

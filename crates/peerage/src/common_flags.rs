@@ -227,7 +227,7 @@ impl Audit {
                 path: self.policy.clone(),
                 source,
             })?;
-        let document = serde_saphyr::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+        let document = crate::yaml::read(&text).map_err(wrong)?;
         Policy::parse(document).map_err(|e| wrong(chain(&e)))
     }
 }

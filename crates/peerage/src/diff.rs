@@ -14,7 +14,7 @@ use peerage_catalogue::{Catalogue, RuntimeConfig};
 use serde::Serialize;
 
 use crate::exit::{Failure, Kind};
-use crate::output::{Output, print_json, table};
+use crate::output::{Output, plain, print_json, table};
 use crate::targets::{ServerFlags, parse_wait};
 use compare::{Comparison, Entry, Inventory, Side, What, api_version};
 use lifecycle::Release;
@@ -23,9 +23,10 @@ use lifecycle::Release;
 pub const AFTER_HELP: &str = "\
 A and B are each one of:\n  \
   1.35               a Kubernetes version of the catalogue\n  \
-  context:NAME       the server of a kubeconfig's context\n  \
+  context:NAME       the server of a kubeconfig's context (or NAME alone)\n  \
   https://HOST:PORT  a server, reached with the flags under \"Servers\"\n  \
-  FILE[,FILE]        saved documents: aggregated /apis and /api, or all legacy documents by path\n  \
+  FILE[,FILE]        saved documents: aggregated /apis and /api, or all\n  \
+                     legacy documents by path\n  \
   DIRECTORY          all of these that are in its .json files\n\n\
 Examples:\n  \
   peerage diff 1.35 1.37\n  \
@@ -104,7 +105,8 @@ fn try_run(flags: &DiffFlags) -> Result<u8, Failure> {
             comparison: &comparison,
         })?;
     } else {
-        say!("{}", in_words(&a.label, &b.label, &comparison));
+        let text = in_words(&a.label, &b.label, &comparison);
+        say!("{}", plain(&text));
     }
     Ok(u8::from(!comparison.differences.is_empty()))
 }

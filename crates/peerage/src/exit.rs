@@ -29,7 +29,7 @@ pub const EXIT_CODES: [(u8, &str); 5] = [
     ),
     (
         3,
-        "something it needs is not there: a file, a free port, a server, the store's lock",
+        "something it needs is not there: a file, a port, a server, a lock",
     ),
     (
         130,

@@ -12,17 +12,20 @@ use clap::Args;
 use peerage_core::route::Explanation;
 
 use crate::exit::Failure;
-use crate::output::{Output, print_json};
+use crate::output::{Output, plain, print_json};
 use crate::pki::kubeconfig;
 
 /// What `--help` says after the flags.
 pub const AFTER_HELP: &str = "\
-Examples:\n  \
-  # as the server of the current context sees it\n  \
-  peerage explain GET /apis/resource.k8s.io/v1/deviceclasses\n\n  \
-  # by saved documents: kubectl get --raw with Accept:\n  \
-  #   application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer\n  \
-  peerage explain POST /api/v1/namespaces/x/pods --local old-apis.json,old-api.json --peer new=new-apis.json";
+Examples:
+  # as the server of the current context sees it
+  peerage explain GET /apis/resource.k8s.io/v1/deviceclasses
+
+  # by saved documents: of /apis and /api, asked for with Accept:
+  #   application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;
+  #   profile=nopeer (in one line)
+  peerage explain POST /api/v1/namespaces/x/pods \\
+    --local old-apis.json,old-api.json --peer new=new-apis.json";
 
 /// The flags of `peerage explain`.
 #[derive(Debug, Clone, Args)]
@@ -90,7 +93,7 @@ pub fn run(flags: &ExplainFlags) -> Result<(), Failure> {
     if flags.output == Output::Json {
         return print_json(&explanation);
     }
-    say!("{}", in_words(&explanation));
+    say!("{}", plain(&in_words(&explanation)));
     Ok(())
 }
 

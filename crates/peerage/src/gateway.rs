@@ -15,15 +15,28 @@ use crate::signals::Signals;
 
 /// What `--help` says after the flags.
 pub const AFTER_HELP: &str = "\
-Write --flag=value or --flag value; --flag=false for a switch; lists by repeating the flag.\n\n\
-Examples:\n  \
-  # beside each server (a sidecar): the server listens on 6444, clients come to 6443\n  \
-  peerage gateway --upstream=https://127.0.0.1:6444 --peer=https://10.0.0.2:6444 --peer=https://10.0.0.3:6444 \\\n    \
-    --peer-ca-file=pki/ca.crt --client-ca-file=pki/ca.crt \\\n    \
-    --proxy-client-cert-file=pki/front-proxy-client.crt --proxy-client-key-file=pki/front-proxy-client.key \\\n    \
-    --tls-cert-file=pki/apiserver.crt --tls-private-key-file=pki/apiserver.key\n\n  \
-  # in front of all servers (a balancer): no --upstream\n  \
-  peerage gateway --peer='https://10.0.0.1:6443;zone=a' --peer='https://10.0.0.2:6443;zone=b' --zone=a …";
+Write --flag=value or --flag value; --flag=false for a switch; lists by
+repeating the flag.
+
+Examples:
+  # beside each server (a sidecar): the server listens on 6444, clients come
+  # to 6443
+  peerage gateway --upstream=https://127.0.0.1:6444 \\
+    --peer=https://10.0.0.2:6444 --peer=https://10.0.0.3:6444 \\
+    --peer-ca-file=pki/ca.crt --client-ca-file=pki/ca.crt \\
+    --proxy-client-cert-file=pki/front-proxy-client.crt \\
+    --proxy-client-key-file=pki/front-proxy-client.key \\
+    --tls-cert-file=pki/apiserver.crt \\
+    --tls-private-key-file=pki/apiserver.key
+
+  # in front of all servers (a balancer): the same without --upstream
+  peerage gateway --zone=a --peer='https://10.0.0.1:6443;zone=a' \\
+    --peer='https://10.0.0.2:6443;zone=b' \\
+    --peer-ca-file=pki/ca.crt --client-ca-file=pki/ca.crt \\
+    --proxy-client-cert-file=pki/front-proxy-client.crt \\
+    --proxy-client-key-file=pki/front-proxy-client.key \\
+    --tls-cert-file=pki/apiserver.crt \\
+    --tls-private-key-file=pki/apiserver.key";
 
 /// Runs `peerage gateway` until it is asked to stop, or shows what it would run with.
 pub fn run(flags: GatewayFlags, in_force: Option<Settings>) -> Result<(), Failure> {

@@ -4,7 +4,7 @@
 //! - [`apiserver`]: the settings of an API server. [`store`]: a store for several. [`pki`]: certificates and kubeconfigs. [`up`]: several servers.
 //!   [`explain`]: who answers a request. [`diff`]: which APIs only one server has. [`check`]: whether all is
 //!   well for servers of several versions.
-//! - [`targets`]: which servers a command asks. [`discovery`]: what they serve. [`client`], [`logging`], [`signals`], [`output`], [`print_config`]: what several commands need.
+//! - [`targets`]: which servers a command asks. [`discovery`]: what they serve. [`client`], [`logging`], [`signals`], [`output`], [`print_config`], [`yaml`]: what several commands need.
 //!
 //! Servers, the store and the proxy are in crates of their own; this one chooses and starts them.
 
@@ -31,6 +31,7 @@ pub mod signals;
 pub mod store;
 pub mod targets;
 pub mod up;
+pub mod yaml;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -81,7 +82,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("error: {failure}");
+            eprintln!("error: {}", output::plain(&failure.to_string()));
             ExitCode::from(failure.kind().exit_code())
         }
     }

@@ -30,10 +30,43 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Prints a value as JSON in one line, as readers of several documents like it.
+pub fn print_line(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(value)
+        .map_err(|e| Failure::failed(format!("cannot write JSON: {e}")))?;
+    say!("{text}");
+    Ok(())
+}
+
+/// A text as it can be shown to people: what would move a terminal's cursor, rename its window or turn the direction of
+/// writing is written as an escape, whoever sent it. Line ends stay.
+pub fn plain(text: &str) -> String {
+    let shown = |c: char| match c {
+        '\n' => String::from('\n'),
+        c if is_active(c) => c.escape_unicode().to_string(),
+        c => String::from(c),
+    };
+    text.chars().map(shown).collect()
+}
+
+/// The same in one line, so that nobody writes lines of his own.
+pub fn one_line(text: &str) -> String {
+    plain(&text.replace(['\n', '\r', '\t'], " "))
+}
+
+/// Control characters, and marks that are not seen but change how the rest is.
+fn is_active(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
 /// A table without lines, as wide as its content; a cell may have several lines.
 pub fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let header = header.iter().map(|title| (*title).to_owned()).collect();
-    let rows: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
+    let rows = std::iter::once(header).chain(rows);
+    let rows: Vec<Vec<String>> = rows
+        .map(|row: Vec<String>| row.iter().map(|cell| plain(cell)).collect())
+        .collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -68,6 +101,16 @@ pub fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown_instead() {
+        let text = "v1.37.0\u{1b}]0;pwned\u{7}\u{202e}x\u{9b}2J é\ny";
+        let shown = "v1.37.0\\u{1b}]0;pwned\\u{7}\\u{202e}x\\u{9b}2J é";
+        assert_eq!(plain(text), format!("{shown}\ny"));
+        assert_eq!(one_line(text), format!("{shown} y"));
+        let cells = table(&[""], vec![vec![text.to_owned()]]);
+        assert!(!cells.contains(['\u{1b}', '\u{202e}']), "{cells}");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_line() {

@@ -23,8 +23,10 @@ pub use run::run;
 pub const AFTER_HELP: &str = "\
 Examples:\n  \
   peerage store --data-dir data\n\n  \
-  peerage store --storage=sqlite:/var/lib/peerage/store.db --listen-client-urls=https://10.0.0.5:2379 \\\n    \
-    --cert-file=pki/etcd-server.crt --key-file=pki/etcd-server.key --trusted-ca-file=pki/etcd-ca.crt";
+  peerage store --storage=sqlite:/var/lib/peerage/store.db \\\n    \
+    --listen-client-urls=https://10.0.0.5:2379 \\\n    \
+    --cert-file=pki/etcd-server.crt --key-file=pki/etcd-server.key \\\n    \
+    --trusted-ca-file=pki/etcd-ca.crt";
 
 /// The size of SQLite's pages here.
 const PAGE: u64 = 4096;

@@ -26,8 +26,10 @@ use layout::Layout;
 pub const AFTER_HELP: &str = "\
 Examples:\n  \
   peerage up                            # the oldest and the newest version\n  \
-  peerage up --versions 1.34,1.36,1.37  # a rolling upgrade, stopped in the middle\n\n\
-Ctrl-C stops everything; what was stored stays in the data directory for the next time.";
+  # a rolling upgrade, stopped in the middle\n  \
+  peerage up --versions 1.34,1.36,1.37\n\n\
+Ctrl-C stops everything; what was stored stays in the data directory for\n\
+the next time.";
 
 /// The flags of `peerage up`.
 #[derive(Debug, Clone, Args)]

@@ -130,7 +130,7 @@ fn parse(path: &Path, text: &str) -> Result<List, FileError> {
     let entries: Vec<Value> = match serde_saphyr::from_str(text) {
         Ok(entries) => entries,
         Err(error) => {
-            let problem = error.to_string();
+            let problem = error.without_snippet().to_string();
             return Err(FileError::Shape { path, problem });
         }
     };

@@ -159,7 +159,7 @@ fn read_config_file(path: &PathBuf) -> Result<Vec<(String, String)>, SettingsErr
         path: path.clone(),
         problem,
     };
-    let document: Value = serde_saphyr::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+    let document: Value = crate::yaml::read(&text).map_err(wrong)?;
     let entries = match document {
         Value::Object(entries) => entries,
         Value::Null => return Ok(Vec::new()),

@@ -162,7 +162,10 @@ fn judge_own(server: &Server) -> Item {
         name,
         format!("{says}; stale: {}", some(&stale, NAMED)),
     )
-    .fix("see the APIServices of these: kubectl get apiservices")
+    .fix(match server.is_behind_peerage() {
+        true => "a server that serves these is away: see the `peer` items (--gateway has them for a gateway), or /debug/peers",
+        false => "see the APIServices of these: kubectl get apiservices",
+    })
 }
 
 fn words<'a>(apis: impl IntoIterator<Item = &'a Api>) -> Vec<String> {

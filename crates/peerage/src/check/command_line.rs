@@ -11,6 +11,7 @@ use super::report::Item;
 use super::rights;
 use super::world::{CommandLine, World, good};
 use crate::diff::lifecycle::Release;
+use crate::output::one_line;
 
 const CHECK: &str = "flags";
 /// The gate of kube-apiserver's own proxy.
@@ -197,7 +198,8 @@ fn of_container(pod: &str, container: &Value) -> Option<CommandLine> {
     let image = container["image"].as_str().unwrap_or_default();
     let tag = image.rsplit_once(':').map(|(_, tag)| tag);
     Some(CommandLine {
-        origin: pod.to_owned(),
+        // It gets into comments of what is printed.
+        origin: one_line(pod),
         release: tag.and_then(Release::parse),
         args,
     })
@@ -208,7 +210,7 @@ pub(super) fn of_file(file: &Path) -> Result<Vec<CommandLine>, String> {
     let text = std::fs::read_to_string(file)
         .map_err(|e| format!("cannot read {}: {e}", file.display()))?;
     let document: Value =
-        serde_saphyr::from_str(&text).map_err(|e| format!("{}: not YAML: {e}", file.display()))?;
+        crate::yaml::read(&text).map_err(|e| format!("{}: not YAML: {e}", file.display()))?;
     let mut found = of_pods(&document);
     if found.is_empty() {
         return Err(format!(

@@ -112,13 +112,13 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
     let now = servers_now(world);
     let mut items: Vec<Item> = leases
         .iter()
-        .map(|lease| judge_lease(lease, &leases, now))
+        .map(|lease| judge_lease(lease, &leases, now, world.has_gateways()))
         .collect();
     items.extend(doubled(world, &leases, now));
     items
 }
 
-fn judge_lease(lease: &Lease, all: &[Lease], now: Timestamp) -> Item {
+fn judge_lease(lease: &Lease, all: &[Lease], now: Timestamp, has_gateways: bool) -> Item {
     let subject = lease.title();
     let namesake = all.iter().find(|it| {
         it.name != lease.name && !it.hostname.is_empty() && it.hostname == lease.hostname
@@ -138,10 +138,18 @@ fn judge_lease(lease: &Lease, all: &[Lease], now: Timestamp) -> Item {
             older(lease, namesake).name
         ));
     }
-    wrong_address(lease, all, now)
+    let needs_no_address = lease.address.is_none() && has_gateways;
+    let wrong_address = || wrong_address(lease, all, now);
+    (!needs_no_address)
+        .then(wrong_address)
+        .flatten()
         .or_else(|| stale(lease, now))
         .unwrap_or_else(|| {
-            let address = lease.address.as_deref().unwrap_or("no address");
+            let without = match has_gateways {
+                true => "no address for peers, which a gateway does not need",
+                false => "no address",
+            };
+            let address = lease.address.as_deref().unwrap_or(without);
             let age = lease.age(now).unwrap_or_default().max(0);
             Item::pass(LEASE, &subject, format!("renewed {age} s ago, {address}"))
         })
@@ -413,11 +421,22 @@ mod tests {
                 .into_iter()
                 .flatten()
                 .collect();
-            let item = judge_lease(&judged, &all, now());
+            let item = judge_lease(&judged, &all, now(), false);
             assert_eq!(item.verdict, verdict, "{item:?}");
             assert!(item.says.contains(says), "{says}: {item:?}");
             assert_eq!(item.fix.is_some(), verdict > Verdict::Pass, "{item:?}");
         }
+    }
+
+    #[test]
+    fn a_server_behind_a_gateway_needs_no_address() {
+        let all = [lease("a", None, 5), lease("b", Some("10.0.0.2:6443"), 5)];
+        let item = judge_lease(&all[0], &all, now(), true);
+        assert_eq!(item.verdict, Verdict::Pass, "{item:?}");
+        assert!(item.says.contains("no address for peers"), "{item:?}");
+        let late = lease("a", None, 120);
+        let item = judge_lease(&late, &all, now(), true);
+        assert!(item.says.starts_with("not renewed"), "{item:?}");
     }
 
     #[test]

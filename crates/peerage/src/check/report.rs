@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::output::table;
+use crate::output::{one_line, table};
 
 /// How an item turned out, from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -51,9 +51,10 @@ impl Item {
     fn new(check: &'static str, subject: &str, verdict: Verdict, says: impl Into<String>) -> Self {
         Self {
             check,
-            subject: subject.to_owned(),
+            subject: one_line(subject),
             verdict,
-            says: says.into(),
+            // Much of it comes from servers: here is where all of it passes.
+            says: one_line(&says.into()),
             fix: None,
         }
     }
@@ -81,7 +82,7 @@ impl Item {
     /// With what to do about it.
     #[must_use]
     pub(super) fn fix(mut self, fix: impl Into<String>) -> Self {
-        self.fix = Some(fix.into());
+        self.fix = Some(one_line(&fix.into()));
         self
     }
 }
@@ -122,12 +123,20 @@ impl Report {
         }
     }
 
-    /// The report for people, in lines of about `width` characters.
-    pub(super) fn in_words(&self, width: usize) -> String {
+    /// The report without what passes.
+    pub(super) fn problems(&self) -> Self {
+        let mut report = self.clone();
+        report.items.retain(|it| it.verdict != Verdict::Pass);
+        report
+    }
+
+    /// The report for people, in lines of about `width` characters; of what passes there may be just the number.
+    pub(super) fn in_words(&self, width: usize, only_problems: bool) -> String {
         let check = self.items.iter().map(|it| it.check.len()).max();
         let before = "pass".len() + check.unwrap_or(0) + 6;
         let left = width.saturating_sub(before).max(40);
-        let rows = self.items.iter().map(|item| {
+        let shown = |it: &&Item| !only_problems || it.verdict != Verdict::Pass;
+        let rows = self.items.iter().filter(shown).map(|item| {
             let mut says = match item.subject.as_str() {
                 "" => wrapped(&item.says, left),
                 subject => wrapped(&format!("{subject}: {}", item.says), left),
@@ -140,7 +149,10 @@ impl Report {
             vec![verdict, item.check.to_owned(), says]
         });
         let table = table(&["", "CHECK", ""], rows.collect());
-        format!("{table}\n\n{}", self.summary())
+        match only_problems && !self.items.iter().any(|it| shown(&it)) {
+            true => self.summary(),
+            false => format!("{table}\n\n{}", self.summary()),
+        }
     }
 
     /// How many turned out how.
@@ -248,7 +260,7 @@ mod tests {
             "it ended yesterday at noon and nobody saw it coming",
         )
         .fix("renew it");
-        let text = report(vec![item]).in_words(10);
+        let text = report(vec![item]).in_words(10, false);
         assert_eq!(
             text,
             "       CHECK\n\
@@ -276,6 +288,34 @@ mod tests {
             ["new -> fail ready: no answer", "pass -> gone: port of y"]
         );
         assert!(after.changes(&after).is_empty());
+    }
+
+    #[test]
+    fn what_passes_can_be_left_out_with_all_its_lines() {
+        let pass = Item::pass(
+            "a",
+            "x",
+            "a long text that is broken into several lines of it",
+        );
+        let report = report(vec![pass.clone(), Item::skip("b", "", "nothing")]);
+        assert_eq!(
+            report.in_words(10, true),
+            "       CHECK\nskip   b       nothing\n\npass: 1 pass, 0 warn, 0 fail, 1 skipped"
+        );
+        assert_eq!(report.problems().items.len(), 1);
+        assert_eq!(report.problems().verdict, Verdict::Pass);
+        let fine = self::report(vec![pass]).in_words(10, true);
+        assert_eq!(fine, "pass: 1 pass, 0 warn, 0 fail, 0 skipped");
+    }
+
+    #[test]
+    fn what_a_server_says_does_nothing_to_the_terminal() {
+        let item = Item::pass("reachable", "a\u{202e}b", "v1.37.0\u{1b}]0;x\u{7}\nfail")
+            .fix("kubectl delete lease \u{1b}[2J");
+        for text in [line(&item), report(vec![item]).in_words(80, false)] {
+            assert!(!text.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{text}");
+            assert!(text.contains("v1.37.0\\u{1b}]0;x\\u{7} fail"), "{text}");
+        }
     }
 
     #[test]

@@ -32,7 +32,8 @@ pub(super) fn samples<'t>(text: &'t str, name: &str) -> Vec<Sample> {
 pub(super) fn sum(text: &str, name: &str, wanted: impl Fn(&Sample) -> bool) -> Option<f64> {
     let samples = samples(text, name);
     let taken = samples.iter().filter(|s| wanted(s)).map(|s| s.value);
-    (!samples.is_empty()).then(|| taken.sum())
+    // Not `sum`, which is -0 for nothing.
+    (!samples.is_empty()).then(|| taken.fold(0.0, |sum, value| sum + value))
 }
 
 fn sample(rest: &str) -> Option<Sample> {
@@ -95,5 +96,7 @@ mod tests {
         );
         assert_eq!(sum(TEXT, "b", |_| true), Some(1.5));
         assert_eq!(sum(TEXT, "c", |_| true), None);
+        let none = sum(TEXT, "a", |_| false).map(|it| it.to_string());
+        assert_eq!(none.as_deref(), Some("0"));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::report::Item;
-use super::world::{Ahead, World};
+use super::world::{Ahead, Server, World, debug_peers};
 use crate::diff::lifecycle::Release;
 
 const VERSIONS: &str = "version-skew";
@@ -24,7 +24,18 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
 fn versions(world: &World) -> Option<Item> {
     let mut servers: BTreeMap<Release, Vec<String>> = BTreeMap::new();
     let mut emulating = Vec::new();
-    for server in &world.servers {
+    let (gateways, named): (Vec<&Server>, Vec<&Server>) = world
+        .servers
+        .iter()
+        .partition(|it| it.gateway_to().is_some());
+    for (name, release) in behind(world) {
+        servers.entry(release).or_default().push(name);
+    }
+    if !gateways.is_empty() && servers.is_empty() && named.len() < 2 {
+        let says = "a gateway has no version of its own, and this is that of whichever server answered: name the servers, or give --gateway";
+        return Some(Item::skip(VERSIONS, "", says));
+    }
+    for server in named {
         let version = server.version()?;
         servers
             .entry(version.binary)
@@ -54,6 +65,24 @@ fn versions(world: &World) -> Option<Item> {
         );
     }
     Some(Item::pass(VERSIONS, "", says))
+}
+
+/// The servers behind gateways, by what these say of them, each once.
+fn behind(world: &World) -> BTreeMap<String, Release> {
+    let states = world
+        .gateways
+        .iter()
+        .filter_map(|it| debug_peers(&it.debug));
+    let mut releases = BTreeMap::new();
+    for state in states {
+        for peer in state["peers"].as_array().into_iter().flatten() {
+            let release = peer["version"].as_str().and_then(Release::parse);
+            if let (Some(id), Some(release)) = (peer["id"].as_str(), release) {
+                releases.insert(id.to_owned(), release);
+            }
+        }
+    }
+    releases
 }
 
 fn clocks(world: &World) -> Vec<Item> {

@@ -10,7 +10,7 @@ use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use peerage_apiserver::server_id;
 use peerage_catalogue::{Catalogue, RuntimeConfig};
-use peerage_core::discovery::{ApiGroupDiscoveryList, DiscoveryVersion};
+use peerage_core::discovery::{ApiGroupDiscoveryList, DiscoveryVersion, Freshness};
 use rcgen::{
     CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     date_time_ymd,
@@ -23,7 +23,9 @@ use super::gather::PEER_NAME;
 use super::handshake::{Handshake, HandshakeError};
 use super::judge::judge;
 use super::report::{Report, Verdict};
-use super::world::{Ahead, Answers, Asked, Got, Port, Problem, ReadThrough, Server, Shown, World};
+use super::world::{
+    Ahead, Answers, Asked, Gateway, Got, Port, Problem, ReadThrough, Server, Shown, World,
+};
 use crate::client::Answer;
 use crate::discovery::Form;
 use crate::pki::kubeconfig::Connection;
@@ -271,7 +273,7 @@ fn a_pair_as_it_should_be_passes_but_for_what_kubernetes_itself_lacks() {
         .filter(|it| it.1 != "openapi")
         .collect::<Vec<_>>(),
         "{}",
-        report.in_words(120)
+        report.in_words(120, false)
     );
     assert!(
         report
@@ -413,6 +415,55 @@ fn each_thing_that_is_wrong_is_found_and_nothing_else() {
             "row {at}: {found:#?}, expected {expected:#?}"
         );
     }
+}
+
+/// Makes a server one that is reached through a gateway.
+fn through_a_gateway(world: &mut World, at: usize) {
+    let version = answers(world, at).version.as_mut().unwrap();
+    let name = "old".parse().unwrap();
+    version.headers.insert("x-peerage-peer", name);
+}
+
+fn gateway(peers: Value) -> Gateway {
+    Gateway {
+        url: "http://127.0.0.1:10440".to_owned(),
+        ready: answer(200, "ok"),
+        debug: document(200, &json!({"server": "gateway", "peers": peers})),
+        metrics: missing(),
+    }
+}
+
+#[test]
+fn a_gateway_has_no_version_of_its_own_and_what_it_lists_comes_from_servers() {
+    let pki = Pki::new("ca");
+    let of = |world: &World, check: &str| {
+        let found = judge(world).items.into_iter().find(|it| it.check == check);
+        found.unwrap()
+    };
+    let mut world = world(&pki);
+    world.servers.truncate(1);
+    world.read.clear();
+    through_a_gateway(&mut world, 0);
+    let item = of(&world, "version-skew");
+    assert_eq!(item.verdict, Verdict::Skip, "{item:?}");
+    assert!(item.says.contains("name the servers"), "{item:?}");
+
+    let peer = |id: &str, version: &str| json!({"id": id, "state": "serving", "why": "", "version": version});
+    world.gateways = vec![gateway(json!([peer("a", "v1.34.1"), peer("b", "v1.37.0")]))];
+    let item = of(&world, "version-skew");
+    assert!(
+        item.says.starts_with("1.34 (a), 1.37 (b): 3 minor"),
+        "{item:?}"
+    );
+
+    let own = answers(&mut world, 0).own.as_mut().unwrap();
+    std::sync::Arc::make_mut(&mut own.apis.items[0]).versions[0].freshness = Freshness::Stale;
+    let item = of(&world, "discovery");
+    assert_eq!(item.verdict, Verdict::Warn);
+    assert!(
+        item.fix.as_ref().unwrap().contains("/debug/peers"),
+        "{item:?}"
+    );
 }
 
 #[test]

@@ -3,11 +3,12 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
+use super::CheckFlags;
 use super::gather::{self, Plan};
 use super::judge;
 use super::report::{Report, Verdict, line};
 use crate::exit::Failure;
-use crate::output::{Output, print_json};
+use crate::output::{Output, print_line};
 use crate::signals::Signals;
 
 /// Moves to the top left and clears what is there and below.
@@ -16,10 +17,10 @@ const TOP: &str = "\x1b[H\x1b[J";
 /// Repeats until it is asked to stop; the report is the last one.
 pub(super) async fn watch(
     plan: &Plan,
-    interval: Duration,
-    output: Output,
+    flags: &CheckFlags,
     signals: &Signals,
 ) -> Result<Option<Report>, Failure> {
+    let (interval, output) = (flags.interval, flags.output);
     let in_place = output == Output::Table && std::io::stdout().is_terminal();
     let mut last: Option<Report> = None;
     loop {
@@ -28,8 +29,9 @@ pub(super) async fn watch(
             () = signals.shutdown.cancelled() => return Ok(last),
         };
         match output {
-            Output::Json => print_json(&report)?,
-            Output::Table if in_place => draw(&report, interval),
+            Output::Json if flags.only_problems => print_line(&report.problems())?,
+            Output::Json => print_line(&report)?,
+            Output::Table if in_place => draw(&report, flags),
             Output::Table => tell(&report, last.as_ref()),
         }
         last = Some(report);
@@ -40,18 +42,23 @@ pub(super) async fn watch(
     }
 }
 
-fn draw(report: &Report, interval: Duration) {
-    let text = frame(report, interval, super::size());
+fn draw(report: &Report, flags: &CheckFlags) {
+    let text = frame(report, flags.interval, flags.only_problems, super::size());
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{TOP}{text}");
     let _ = out.flush();
 }
 
 /// What fits on a terminal of this width and height: the worst first, when not all does.
-fn frame(report: &Report, interval: Duration, (width, height): (usize, usize)) -> String {
+fn frame(
+    report: &Report,
+    interval: Duration,
+    only_problems: bool,
+    (width, height): (usize, usize),
+) -> String {
     let (time, every) = (report.time.strftime("%H:%M:%S"), interval.as_secs_f64());
     let head = format!("{time} UTC, every {every} s; Ctrl-C stops\n\n");
-    let whole = format!("{head}{}", report.in_words(width));
+    let whole = format!("{head}{}", report.in_words(width, only_problems));
     if whole.lines().count() < height {
         return whole;
     }
@@ -59,7 +66,7 @@ fn frame(report: &Report, interval: Duration, (width, height): (usize, usize)) -
     sorted
         .items
         .sort_by_key(|item| std::cmp::Reverse(item.verdict));
-    let text = sorted.in_words(width);
+    let text = sorted.in_words(width, only_problems);
     let table: Vec<&str> = text.lines().collect();
     // Head, the line of the rest, a blank one, the summary, and where the cursor stays.
     let room = height.saturating_sub(6).max(1);
@@ -93,7 +100,7 @@ mod tests {
         let mut items: Vec<Item> = (0..40).map(|_| Item::pass("clock", "a", "right")).collect();
         items.push(Item::fail("ready", "b", "no answer"));
         let report = Report::new(Timestamp::UNIX_EPOCH, items);
-        let frame = super::frame(&report, Duration::from_secs(5), (80, 20));
+        let frame = super::frame(&report, Duration::from_secs(5), false, (80, 20));
         assert!(frame.lines().count() < 20, "{frame}");
         assert!(
             frame
@@ -103,7 +110,12 @@ mod tests {
             "{frame}"
         );
         assert!(frame.ends_with(&report.summary()));
-        let all = super::frame(&report, Duration::from_secs(5), (80, 60));
+        let problems = super::frame(&report, Duration::from_secs(5), true, (80, 20));
+        assert!(
+            problems.ends_with("fail: 40 pass, 0 warn, 1 fail, 0 skipped")
+                && !problems.contains("right")
+        );
+        let all = super::frame(&report, Duration::from_secs(5), false, (80, 60));
         assert!(all.ends_with(&report.summary()) && all.lines().count() > 40);
     }
 }

@@ -270,6 +270,13 @@ pub(super) struct World {
 }
 
 impl World {
+    /// Whether clients come by gateways: these find servers without the addresses that servers tell each other.
+    pub(super) fn has_gateways(&self) -> bool {
+        let all = self.servers.iter().all(Server::is_behind_peerage);
+        let any = self.servers.iter().any(|it| it.gateway_to().is_some());
+        !self.gateways.is_empty() || (all && any)
+    }
+
     /// The authorities that servers are checked by.
     pub(super) fn authority(&self) -> Option<&str> {
         self.servers

@@ -18,11 +18,15 @@ pub enum PkiCommand {
     /// Make all authorities and pairs of a control plane
     #[command(after_help = "Makes, for each NAME, NAME.crt and NAME.key:\n  \
         ca                     authority of serving and client certificates\n  \
-        apiserver              serving pair (kubernetes.default.svc, localhost, 127.0.0.1, and each --san)\n  \
+        apiserver              serving pair (kubernetes.default.svc, localhost,\n                         \
+                                 127.0.0.1, and each --san)\n  \
         admin                  client pair of kubernetes-admin in system:masters\n  \
         front-proxy-ca         authority of API servers towards their peers\n  \
-        front-proxy-client     client pair for that (--proxy-client-cert-file, --proxy-client-key-file)\n  \
-        etcd-ca, etcd-server, apiserver-etcd-client   the store's authority and its two sides\n  \
+        front-proxy-client     client pair for that (--proxy-client-cert-file,\n                         \
+                                 --proxy-client-key-file)\n  \
+        etcd-ca                authority of the store\n  \
+        etcd-server            its serving pair\n  \
+        apiserver-etcd-client  client pair for it\n  \
         sa.key, sa.pub         for service account tokens\n\n\
         Example:\n  peerage pki init --dir pki --san 10.0.0.11 --san api.example.org")]
     Init(InitArgs),

@@ -174,9 +174,9 @@ pub fn contexts(path: &Path) -> Result<Contexts, PkiError> {
 }
 
 fn read_file(path: &Path) -> Result<File, PkiError> {
-    serde_saphyr::from_str(&files::read(path)?).map_err(|e| PkiError::Kubeconfig {
+    crate::yaml::read(&files::read(path)?).map_err(|problem| PkiError::Kubeconfig {
         path: path.to_owned(),
-        problem: e.to_string(),
+        problem,
     })
 }
 
