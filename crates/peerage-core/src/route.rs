@@ -149,6 +149,10 @@ fn decide<'v>(
     if local.stale {
         return Route::Local(LocalReason::StaleHere);
     }
+    // A server whose aggregated API is down says so itself, and before that whether this client may know.
+    if view.is_front() && !elsewhere.stale.is_empty() {
+        return send(&elsewhere.stale, lacks, rules);
+    }
     if let Some(reason) = elsewhere.exact_away {
         return unsure(reason, rules);
     }
@@ -199,6 +203,8 @@ struct Elsewhere<'v> {
     exact: SmallVec<[&'v PeerEntry; 4]>,
     /// Reachable peers that list the resource as current.
     resource: SmallVec<[&'v PeerEntry; 4]>,
+    /// Reachable peers that list the version as stale.
+    stale: SmallVec<[&'v PeerEntry; 4]>,
     /// Why a peer that lists everything cannot be asked.
     exact_away: Option<UnsureReason>,
     /// Why a peer that lists the resource cannot be asked.
@@ -242,6 +248,9 @@ impl<'v> Elsewhere<'v> {
             return;
         };
         self.stale_and_empty |= found.stale && found.empty;
+        if entry.standing == Standing::Candidate {
+            self.stale.push(entry);
+        }
         if found.depth >= Depth::Resource {
             self.resource_away.get_or_insert(reason);
         }

@@ -605,6 +605,13 @@ fn a_front_sends_everything_on_and_says_what_the_server_beside_it_lacks() {
         is_front: true,
         ..local(OLD)
     };
+    let down = peer("d", "down/v1!");
+    let view = PeerView::build(inputs(beside.clone(), vec![peer("b", OLD), down]));
+    assert_eq!(
+        ask(&view, "GET /apis/down/v1/things"),
+        "peer:group to d",
+        "it knows whether this client may hear that it is down"
+    );
     let view = PeerView::build(inputs(beside, vec![peer("b", OLD), peer("c", NEW)]));
     assert_eq!(ask(&view, "POST /apis/new/v1/things"), "peer:group to c");
     assert!(ask(&view, "GET /api/v1/pods").starts_with("peer:behind to "));

@@ -456,14 +456,14 @@ fn is_listed(view: &PeerView, target: &Target<'_>) -> Option<bool> {
         .then_some(!version.freshness.is_stale())
 }
 
-/// Whether who has it is gone, and expected back.
+/// Whether who has it is gone and expected back, and nobody is asked but a server that says itself that it is down here.
 fn is_away(route: &Route<'_>) -> bool {
     matches!(
         route,
         Route::Unsure {
-            reason: UnsureReason::PeerGone,
+            reason: UnsureReason::PeerGone | UnsureReason::StaleElsewhere,
             ..
-        }
+        } | Route::Local(LocalReason::StaleHere)
     )
 }
 
@@ -479,7 +479,7 @@ proptest! {
             let sent = matches!(route, Route::Forward { .. });
             prop_assert!(!(sent && sent_on), "sent on twice: {}", shown);
             match is_listed(&view, &target) {
-                Some(true) if sent_on => prop_assert!(served || matches!(route, Route::Unsure { .. }), "{}", shown),
+                Some(true) if sent_on => prop_assert!(served || is_away(&route) || matches!(route, Route::Unsure { .. }), "{}", shown),
                 Some(true) => prop_assert!(served || sent || is_away(&route), "current but not callable: {}", shown),
                 Some(false) => prop_assert!(!matches!(route, Route::Unknown(_)), "stale but unknown: {}", shown),
                 None => {

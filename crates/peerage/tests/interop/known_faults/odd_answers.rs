@@ -90,13 +90,16 @@ async fn a_server_that_is_gone_is_a_status_whatever_the_client_reads() {
             ("application/yaml", "application/yaml"),
             (
                 "application/vnd.kubernetes.protobuf,application/json",
-                "application/json",
+                "application/vnd.kubernetes.protobuf",
             ),
             (
                 "application/cbor,application/json;q=0.9",
                 "application/json",
             ),
-            ("application/vnd.kubernetes.protobuf", "application/json"),
+            (
+                "application/vnd.kubernetes.protobuf",
+                "application/vnd.kubernetes.protobuf",
+            ),
             (
                 "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
                 "application/json",

@@ -287,14 +287,22 @@ async fn authorities_are_read_again_and_a_certificate_of_another_name_is_named()
 async fn half_an_answer_takes_nothing_away_and_a_listed_api_is_never_404() {
     let fronts = FRONTS.get().await;
     let _unchanged = fronts.served.read().await;
-    let broken = Arc::new(AtomicBool::new(false));
-    let is_broken = broken.clone();
+    let (broken, lost) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let (is_broken, is_lost) = (broken.clone(), lost.clone());
     let odd = Odd::start(fronts.plane.pki(), move |request| {
         match request.uri.path() {
             "/api" if is_broken.load(Ordering::Relaxed) => {
                 Some(text(StatusCode::INTERNAL_SERVER_ERROR, "no"))
             }
             "/api/v1/oddpods" => Some(text(StatusCode::OK, "{\"kind\":\"OddList\"}")),
+            path if ODDITIES.strip_suffix("/oddities") == Some(path)
+                && is_lost.load(Ordering::Relaxed) =>
+            {
+                Some(text(StatusCode::NOT_FOUND, "404 page not found\n"))
+            }
             _ => None,
         }
     })
@@ -306,7 +314,10 @@ async fn half_an_answer_takes_nothing_away_and_a_listed_api_is_never_404() {
         let listed = get(gateway, "/api/v1", "application/json").await.json();
         assert!(listed.to_string().contains("\"oddpods\""), "{name}");
         assert_eq!(core(gateway).await.status(), 200, "{name}");
-        // It answers 404 to what it lists.
+    }
+    // It answers 404 to what it lists, and its own list of that group-version is gone too.
+    lost.store(true, Ordering::Relaxed);
+    for (name, gateway) in &ways {
         for _ in 0..5 {
             let answer = get(gateway, ODDITIES, "application/json").await;
             assert_eq!(answer.status(), 503, "{name}: {}", answer.in_words());
