@@ -8,6 +8,7 @@ use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Method, StatusCode};
 use peerage_core::PlainError;
@@ -22,6 +23,9 @@ use crate::sources::{DebugSource, Finding, Sources};
 
 /// What `/readyz` says from the first moment of stopping.
 pub(crate) const STOPPING: &str = "this gateway is stopping\n";
+
+/// Servers of which `/readyz` says why they cannot be used.
+const TROUBLES: usize = 8;
 
 /// Answers on the gateway's own address.
 #[derive(Clone)]
@@ -62,17 +66,10 @@ impl Admin {
         if self.shared.stop.is_cancelled() {
             return text(StatusCode::INTERNAL_SERVER_ERROR, STOPPING);
         }
-        let view = self.proxy.view();
-        if !view.synced() {
-            let why = "not every server behind this gateway has said yet what it serves\n";
-            return text(StatusCode::INTERNAL_SERVER_ERROR, why);
+        match unready(&self.proxy) {
+            Some(unready) => text(StatusCode::INTERNAL_SERVER_ERROR, unready.with_details()),
+            None => text(StatusCode::OK, "ok"),
         }
-        let serving = |peer: &peerage_proxy::debug::DebugPeer| peer.state == "serving";
-        if !self.proxy.debug().peers.iter().any(serving) {
-            let why = "no server behind this gateway answers\n";
-            return text(StatusCode::INTERNAL_SERVER_ERROR, why);
-        }
-        text(StatusCode::OK, "ok")
     }
 
     fn peers(&self) -> Response {
@@ -91,6 +88,65 @@ impl Admin {
     }
 }
 
+/// Why a gateway that runs is not ready.
+pub(crate) enum Unready {
+    /// Some server was neither heard nor given up since the start.
+    Unheard,
+    /// There are servers, each with what is wrong with it, and none can be used.
+    NoneUsable(Vec<String>),
+}
+
+/// None if it is ready.
+pub(crate) fn unready(proxy: &PeerProxy) -> Option<Unready> {
+    if !proxy.view().synced() {
+        return Some(Unready::Unheard);
+    }
+    let peers = proxy.debug().peers;
+    if peers.iter().any(|peer| peer.state == "serving") {
+        return None;
+    }
+    let trouble = peers.iter().take(TROUBLES).map(|peer| {
+        let said = peer.error.as_ref().map_or(&peer.why, |it| &it.message);
+        let said: String = said.chars().take(300).flat_map(printed).collect();
+        format!("{}: {said}", peer.id)
+    });
+    Some(Unready::NoneUsable(trouble.collect()))
+}
+
+/// A character of what a server said, in a text of lines.
+fn printed(character: char) -> impl Iterator<Item = char> {
+    let plain = !character.is_control();
+    let escaped = (!plain).then(|| character.escape_default());
+    plain
+        .then_some(character)
+        .into_iter()
+        .chain(escaped.into_iter().flatten())
+}
+
+impl Unready {
+    /// In one line, for everybody.
+    pub(crate) fn text(&self) -> &'static str {
+        match self {
+            Unready::Unheard => {
+                "not every server behind this gateway has said yet what it serves\n"
+            }
+            Unready::NoneUsable(_) => "no server behind this gateway can be used\n",
+        }
+    }
+
+    /// With a line for each server, for who runs the gateway.
+    fn with_details(&self) -> String {
+        let mut text = self.text().to_owned();
+        if let Unready::NoneUsable(troubles) = self {
+            for trouble in troubles {
+                text.push_str(trouble);
+                text.push('\n');
+            }
+        }
+        text
+    }
+}
+
 impl Service<Request> for Admin {
     type Response = Response;
     type Error = Infallible;
@@ -106,7 +162,7 @@ impl Service<Request> for Admin {
 }
 
 /// A short text.
-pub(crate) fn text(status: StatusCode, text: &'static str) -> Response {
+pub(crate) fn text(status: StatusCode, text: impl Into<Bytes>) -> Response {
     let mut response = Response::new(full(text));
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -116,4 +172,25 @@ pub(crate) fn text(status: StatusCode, text: &'static str) -> Response {
     );
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_runs_the_gateway_is_told_what_is_wrong_with_each_server() {
+        let troubles = vec!["a: it answered 401".to_owned(), "b: nobody".to_owned()];
+        let unready = Unready::NoneUsable(troubles);
+        assert_eq!(
+            unready.with_details(),
+            "no server behind this gateway can be used\na: it answered 401\nb: nobody\n"
+        );
+        assert_eq!(
+            unready.text(),
+            "no server behind this gateway can be used\n"
+        );
+        let said: String = "a\nb\u{1b}c".chars().flat_map(printed).collect();
+        assert_eq!(said, r"a\nb\u{1b}c");
+    }
 }

@@ -13,15 +13,17 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::StatusCode;
 use http::request::Parts;
 use peerage_auth::audit::{self, AuditContext, AuditLog};
-use peerage_auth::{Authenticated, Authenticator, PassedCredentials, VerifiedPeer};
+use peerage_auth::{AuthError, Authenticated, Authenticator, PassedCredentials, VerifiedPeer};
 use peerage_core::{RequestInfo, Status, User};
 use peerage_http::{ConnInfo, Drain, HttpService, Request, Response, closing};
-use peerage_proxy::{Form, Rendering, headers};
+use peerage_proxy::{Form, LogGate, PeerProxy, Rendering, headers};
 use prometheus_client::metrics::counter::Counter;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
@@ -29,6 +31,9 @@ use crate::admin::{self, STOPPING};
 
 /// What a client that ran into a loop is told to wait: somebody has to mend it.
 const LOOP_RETRY: u32 = 5;
+
+/// Between two log lines about certificates that nobody vouches for.
+const STRANGERS_LOG: Duration = Duration::from_secs(60);
 
 /// What the chain needs; shared by all connections.
 pub(crate) struct Shared {
@@ -39,6 +44,53 @@ pub(crate) struct Shared {
     /// Cancelled when the gateway is to stop.
     pub(crate) stop: CancellationToken,
     pub(crate) loops: Counter,
+    /// Whose own readiness the client's address tells too; none beside a server, whose readiness is passed on.
+    pub(crate) balancer: Option<PeerProxy>,
+    pub(crate) strangers: Strangers,
+}
+
+impl Shared {
+    /// What `/readyz` on the clients' address says while nothing that is sent on would be answered.
+    fn red(&self) -> Option<Response> {
+        if self.stop.is_cancelled() {
+            return Some(admin::text(StatusCode::INTERNAL_SERVER_ERROR, STOPPING));
+        }
+        let unready = admin::unready(self.balancer.as_ref()?)?;
+        Some(admin::text(StatusCode::SERVICE_UNAVAILABLE, unready.text()))
+    }
+}
+
+/// Clients whose certificates nobody vouches for: with a wrong `--client-ca-file` these are all of them.
+pub(crate) struct Strangers {
+    pub(crate) refused: Counter,
+    log_gate: LogGate,
+}
+
+impl Strangers {
+    pub(crate) fn new(refused: Counter) -> Strangers {
+        let log_gate = LogGate::new(STRANGERS_LOG);
+        Strangers { refused, log_gate }
+    }
+
+    fn note(&self, error: &AuthError, conn: &ConnInfo) {
+        let shown = conn.tls.as_ref().and_then(|tls| tls.certificates.first());
+        let (AuthError::Certificate(why), Some(shown)) = (error, shown) else {
+            return;
+        };
+        self.refused.inc();
+        let Some(held_back) = self.log_gate.pass(Instant::now()) else {
+            return;
+        };
+        let issuer = peerage_http::tls::issuer(shown);
+        let reason = why.source().map(ToString::to_string);
+        let reason = reason.unwrap_or_else(|| why.to_string());
+        let remote = conn.remote;
+        tracing::warn!(
+            %remote,
+            held_back,
+            "a client showed a certificate of {issuer} that --client-ca-file does not vouch for, and was answered 401: {reason}"
+        );
+    }
 }
 
 /// The outermost service.
@@ -66,8 +118,10 @@ impl Chain {
         if headers::has_trace(request.headers(), &self.shared.id) {
             return self.refuse_loop(&request, &info);
         }
-        if info.path() == "/readyz" && self.shared.stop.is_cancelled() {
-            return admin::text(StatusCode::INTERNAL_SERVER_ERROR, STOPPING);
+        if info.path() == "/readyz"
+            && let Some(red) = self.shared.red()
+        {
+            return red;
         }
         self.identified(request, &info).await
     }
@@ -109,6 +163,7 @@ impl Chain {
                 self.observed(request, info, &record).await
             }
             Err(error) => {
+                self.shared.strangers.note(&error, &conn);
                 tracing::debug!(%error, remote = %conn.remote, "not authenticated");
                 let status = Status::unauthorized();
                 record.fail(&status);
@@ -167,5 +222,31 @@ impl Service<Request> for Chain {
     fn call(&mut self, request: Request) -> Self::Future {
         let chain = self.clone();
         Box::pin(async move { Ok(chain.answer(request).await) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use peerage_http::TlsPeer;
+    use peerage_http::testing::Authority;
+
+    #[test]
+    fn certificates_that_nobody_vouches_for_are_counted_and_told_of_now_and_then() {
+        let strangers = Strangers::new(Counter::default());
+        let certificate = Authority::new("other ca").client("alice").der;
+        let address = "127.0.0.1:1".parse().unwrap();
+        let conn = ConnInfo {
+            remote: address,
+            local: address,
+            tls: Some(Arc::new(TlsPeer::new(vec![certificate], None))),
+        };
+        for _ in 0..3 {
+            strangers.note(&AuthError::Certificate("unknown issuer".into()), &conn);
+        }
+        strangers.note(&AuthError::NoCredentials, &conn);
+        assert_eq!(strangers.refused.get(), 3);
+        assert!(strangers.log_gate.pass(Instant::now()).is_none());
     }
 }

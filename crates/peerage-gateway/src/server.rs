@@ -28,7 +28,7 @@ use tracing::{error, info, warn};
 
 use crate::GatewayOptions;
 use crate::admin::Admin;
-use crate::chain::{Chain, Shared};
+use crate::chain::{Chain, Shared, Strangers};
 use crate::discovery_authorization::DiscoveryAuthorization;
 use crate::sources::Sources;
 
@@ -145,6 +145,8 @@ impl Start {
             rendering: options.rendering.clone(),
             stop,
             loops: loops(&metrics),
+            balancer: options.beside.is_none().then(|| proxy.clone()),
+            strangers: strangers(&metrics),
         });
         Ok(Start {
             options,
@@ -340,6 +342,16 @@ fn loops(metrics: &Registry) -> Counter {
     loops
 }
 
+fn strangers(metrics: &Registry) -> Strangers {
+    let refused = Counter::default();
+    metrics.register(
+        "peerage_gateway_client_certificates_refused_total",
+        "Requests answered 401 because --client-ca-file does not vouch for the client's certificate",
+        refused.clone(),
+    );
+    Strangers::new(refused)
+}
+
 /// Until then, or until the gateway ends: the proxy that is waited for lives on in this task.
 async fn say_when_ready(proxy: PeerProxy, address: SocketAddr, life: CancellationToken) {
     let mut views = proxy.views();
@@ -485,6 +497,8 @@ mod tests {
         let (_, exclusions) = watch::channel(Arc::new(Exclusions::default()));
         let proxy = PeerProxy::start(ProxyOptions::default(), records, local, exclusions);
         assert!(!proxy.view().synced());
+        let unready = crate::admin::unready(&proxy);
+        assert!(matches!(unready, Some(crate::admin::Unready::Unheard)));
         life.cancel();
         let waiting = say_when_ready(proxy.clone(), address, life);
         let waited = tokio::time::timeout(Duration::ZERO, waiting).await;

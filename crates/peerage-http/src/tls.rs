@@ -6,6 +6,7 @@
 //! uses the newest content, connections that exist go on.
 
 mod client;
+pub(crate) mod names;
 mod pem;
 mod server;
 
@@ -15,7 +16,9 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 
+pub(crate) use client::noting_refused;
 pub use client::{ClientTls, ClientTlsOptions, DEFAULT_SERVER_NAME};
+pub use names::issuer;
 pub use pem::{Pem, bundle, certificates, roots};
 pub use server::{ServerTls, ServerTlsOptions, TlsPeer};
 

@@ -89,6 +89,7 @@ pub use answer::Form;
 pub use clock::Clock;
 pub use debug::DebugPeers;
 pub use front::{Answers, FrontOptions, Question, Writes};
+pub use log_gate::LogGate;
 pub use options::{ForwardOptions, PollOptions, ProxyOptions};
 pub use peerage_core::{Exclusions, LocalApis, PeerView};
 pub use poll::{FRONT_ACCEPT, PEER_ACCEPT, peer_user};
@@ -97,7 +98,6 @@ pub use render::{Rendering, Yaml};
 pub use service::{Behind, ProxyLayer, ProxyService};
 pub use writer::MAX_PEERS;
 
-use log_gate::LogGate;
 use shared::{Shared, Snapshot};
 use writer::{Sources, Writer};
 

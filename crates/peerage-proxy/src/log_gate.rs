@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// Lets one line through per interval.
 #[derive(Debug)]
-pub(crate) struct LogGate {
+pub struct LogGate {
     every: Duration,
     state: Mutex<State>,
 }
@@ -23,7 +23,8 @@ struct State {
 
 impl LogGate {
     /// A gate that lets one line through in each interval of this length.
-    pub(crate) fn new(every: Duration) -> LogGate {
+    #[must_use]
+    pub fn new(every: Duration) -> LogGate {
         LogGate {
             every,
             state: Mutex::default(),
@@ -31,7 +32,7 @@ impl LogGate {
     }
 
     /// `Some(how many lines were held back)` when a line may be written now.
-    pub(crate) fn pass(&self, now: Instant) -> Option<u64> {
+    pub fn pass(&self, now: Instant) -> Option<u64> {
         let Ok(mut state) = self.state.lock() else {
             return None;
         };

@@ -60,6 +60,8 @@ struct Remembered {
     memory: Memory,
     holder: Option<Arc<str>>,
     standing: Standing,
+    /// Whether the log has not been told of it.
+    new: bool,
     /// Its place in the registry's list.
     place: usize,
     /// Why it is not counted as a server.
@@ -205,6 +207,7 @@ impl Writer {
             memory: Memory::default(),
             holder: None,
             standing: Standing::Gone,
+            new: true,
             place,
             aside: None,
             poller,
@@ -332,11 +335,16 @@ impl Remembered {
         if record.is_some_and(|r| r.endpoint_live && r.address.is_none()) {
             shared.metrics.no_address();
         }
-        if standing.word() != self.standing.word() {
+        let (peer, state) = (&*self.peer.id, standing.word());
+        if state == self.standing.word() {
+            // Nothing to tell.
+        } else if std::mem::take(&mut self.new) {
+            tracing::info!(peer, state, "a peer is listed that was not known before");
+        } else {
             tracing::info!(
-                peer = &*self.peer.id,
+                peer,
                 from = self.standing.word(),
-                to = standing.word(),
+                to = state,
                 "a peer changed state"
             );
         }

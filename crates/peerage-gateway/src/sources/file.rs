@@ -130,7 +130,7 @@ fn parse(path: &Path, text: &str) -> Result<List, FileError> {
     let entries: Vec<Value> = match serde_saphyr::from_str(text) {
         Ok(entries) => entries,
         Err(error) => {
-            let problem = error.without_snippet().to_string();
+            let problem = in_one_line(&error.without_snippet().to_string());
             return Err(FileError::Shape { path, problem });
         }
     };
@@ -145,8 +145,15 @@ fn parse(path: &Path, text: &str) -> Result<List, FileError> {
     Ok(list)
 }
 
+/// What the parser says, without lines of its own.
+fn in_one_line(text: &str) -> String {
+    let first = text.lines().find(|line| !line.trim().is_empty());
+    let words = first.unwrap_or_default().chars().take(200);
+    words.collect::<String>().trim().to_owned()
+}
+
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a mapping of url, zone and id")]
 struct Entry {
     url: String,
     zone: Option<String>,
@@ -232,6 +239,8 @@ mod tests {
         ];
         assert_eq!(shown, expected);
         assert_eq!(list.bad.len(), 3);
+        let why = list.bad[2].1.to_string();
+        assert!(why.contains("expected a mapping of url"), "{why}");
         assert_eq!(list.bad[0].1, EntryError::Url("nonsense".to_owned()));
         let json = r#"[{"url": "https://10.0.0.1:6443"}]"#;
         assert_eq!(parse(Path::new("f"), json).unwrap().servers.len(), 1);
@@ -265,6 +274,7 @@ mod tests {
         ] {
             let error = parse(Path::new("f"), text).unwrap_err();
             assert_eq!(error.reason(), reason, "{text:?}: {error}");
+            assert_eq!(error.to_string().lines().count(), 1, "{error}");
         }
     }
 }

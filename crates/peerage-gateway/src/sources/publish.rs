@@ -126,11 +126,14 @@ impl Publisher {
 
     fn keep(&mut self, servers: Vec<Found>, skipped: usize, trouble: Option<String>) {
         self.state.send_modify(|state| {
-            if state.servers.len() != servers.len() {
+            let (source, count) = (self.name, servers.len());
+            if state.heard.is_none() {
+                tracing::info!(source, "this source names {count} servers");
+            } else if state.servers.len() != count {
                 tracing::info!(
-                    source = self.name,
+                    source,
                     before = state.servers.len(),
-                    now = servers.len(),
+                    now = count,
                     "a source names another number of servers than before"
                 );
             }

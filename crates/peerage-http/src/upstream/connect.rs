@@ -14,8 +14,9 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::UpstreamOptions;
-use super::error::{Cause, tls_cause};
+use super::error::{Cause, tls_cause, tls_detail};
 use crate::io::{Observed, Traffic};
+use crate::tls::noting_refused;
 use crate::{Body, BoxError};
 
 /// Something both `TcpStream` and a TLS stream are.
@@ -141,11 +142,16 @@ async fn secure(
     };
     // rustls asks for 4 KiB at a time, which for a long list are four system calls for each TLS record.
     let tcp = BufReader::with_capacity(READ, tcp);
-    let handshake = TlsConnector::from(config).connect(name, tcp);
+    let expected = name.to_str().into_owned();
+    let handshake = noting_refused(TlsConnector::from(config).connect(name, tcp));
     match timeout(options.handshake_timeout, handshake).await {
         Err(_) => Err(Failure::timed_out(Cause::TlsTimeout)),
-        Ok(Err(error)) => Err(Failure::new(tls_cause(&error), error)),
-        Ok(Ok(stream)) => {
+        Ok((Err(error), refused)) => {
+            let cause = tls_cause(&error);
+            let detail = tls_detail(cause, &error, &expected, refused.as_ref());
+            Err(Failure::new(cause, detail))
+        }
+        Ok((Ok(stream), _)) => {
             let session = stream.get_ref().1;
             let certificates = session.peer_certificates().unwrap_or_default();
             Ok(Secured {

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::io;
 
+use rustls::pki_types::CertificateDer;
+
+use crate::tls::names;
 use crate::{BoxError, Request};
 
 /// How far a request got.
@@ -54,6 +57,7 @@ pub(crate) enum Cause {
     TlsIssuer,
     TlsExpired,
     TlsRejected,
+    NoTls,
     TlsOther,
     Handshake,
     Closed,
@@ -75,7 +79,8 @@ impl Cause {
             Cause::Address | Cause::Resolve => Stage::Resolve,
             Cause::Refused | Cause::ConnectTimeout | Cause::Unreachable => Stage::Connect,
             Cause::TlsTimeout | Cause::TlsName | Cause::TlsIssuer => Stage::Tls,
-            Cause::TlsExpired | Cause::TlsRejected | Cause::TlsOther => Stage::Tls,
+            Cause::TlsExpired | Cause::TlsRejected => Stage::Tls,
+            Cause::NoTls | Cause::TlsOther => Stage::Tls,
             Cause::Handshake => Stage::Handshake,
             Cause::RequestBody => Stage::Send,
             Cause::Closed | Cause::PingTimeout | Cause::GoAway => Stage::Response,
@@ -100,6 +105,7 @@ impl Cause {
             Cause::TlsIssuer => "tls_issuer",
             Cause::TlsExpired => "tls_expired",
             Cause::TlsRejected => "tls_rejected",
+            Cause::NoTls => "no_tls",
             Cause::TlsOther => "tls",
             Cause::Handshake => "handshake",
             Cause::Closed => "closed",
@@ -130,6 +136,7 @@ impl Cause {
             Cause::TlsIssuer => "the certificate is not from a trusted CA: that of",
             Cause::TlsExpired => "the certificate is not valid at this time: that of",
             Cause::TlsRejected => "the TLS handshake was refused by",
+            Cause::NoTls => "no TLS is spoken (is it the port of HTTPS?) by",
             Cause::TlsOther => "the TLS handshake failed with",
             Cause::Handshake => "no HTTP connection to",
             Cause::Closed => "the connection ended before the answer from",
@@ -153,7 +160,7 @@ impl Cause {
             Cause::Address | Cause::Resolve => true,
             Cause::Refused | Cause::ConnectTimeout | Cause::Unreachable => true,
             Cause::TlsTimeout | Cause::TlsName | Cause::TlsIssuer | Cause::TlsExpired => true,
-            Cause::TlsRejected | Cause::TlsOther | Cause::Handshake => true,
+            Cause::TlsRejected | Cause::NoTls | Cause::TlsOther | Cause::Handshake => true,
             Cause::Closed | Cause::PingTimeout => true,
         }
     }
@@ -261,13 +268,20 @@ impl fmt::Debug for SendError {
 
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.cause.text(), self.address)
+        write!(f, "{} {}", self.cause.text(), self.address)?;
+        match &self.source {
+            // What the certificates are is what has to be known to mend it.
+            Some(source) if self.stage == Stage::Tls => write!(f, ": {source}"),
+            _ => Ok(()),
+        }
     }
 }
 
 impl std::error::Error for SendError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_deref().map(|source| source as _)
+        // That of a handshake is said already.
+        let source = self.source.as_deref().filter(|_| self.stage != Stage::Tls);
+        source.map(|source| source as _)
     }
 }
 
@@ -289,7 +303,28 @@ pub(crate) fn tls_cause(error: &io::Error) -> Cause {
             _ => Cause::TlsOther,
         },
         Some(rustls::Error::AlertReceived(_)) => Cause::TlsRejected,
+        Some(rustls::Error::InvalidMessage(_)) => Cause::NoTls,
         _ => Cause::TlsOther,
+    }
+}
+
+/// What has to be known of the two sides to mend it.
+pub(crate) fn tls_detail(
+    cause: Cause,
+    error: &io::Error,
+    expected: &str,
+    refused: Option<&CertificateDer<'_>>,
+) -> String {
+    match (cause, refused) {
+        (Cause::TlsName, Some(refused)) => format!(
+            "it is for {}, not for {expected:?} (a gateway's --peer-server-name)",
+            names::hosts(refused)
+        ),
+        (Cause::TlsIssuer, Some(refused)) => format!(
+            "it was issued by {}, which the CA file (--peer-ca-file for servers and peers) does not vouch for",
+            names::issuer(refused)
+        ),
+        _ => error.to_string(),
     }
 }
 

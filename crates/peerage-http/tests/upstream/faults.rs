@@ -8,11 +8,11 @@ use peerage_http::{
     ClientTls, Pem, Response, ServerOptions, ServerTls, Stage, Upstream, UpstreamOptions, body,
     full,
 };
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::common::{Ca, LONG, get, serve, upstream};
-use crate::raw_server;
 
 #[tokio::test]
 async fn a_server_that_is_not_there_gives_the_request_back_whole() {
@@ -48,14 +48,20 @@ async fn each_certificate_fault_has_its_own_reason() {
         ServerTls::load(ServerTlsOptions::new(certificate, key)).unwrap()
     };
     let rows = [
-        (serving(&["localhost"]), ca.client_tls(), "tls_name"),
+        (
+            serving(&["localhost", "10.0.0.1"]),
+            ca.client_tls(),
+            "tls_name",
+            r#"it is for "localhost", "10.0.0.1", not for "kubernetes.default.svc""#,
+        ),
         (
             serving(&["kubernetes.default.svc"]),
             other.client_tls(),
             "tls_issuer",
+            r#"it was issued by "ca", which"#,
         ),
     ];
-    for (server_tls, client_tls, reason) in rows {
+    for (server_tls, client_tls, reason, said) in rows {
         let server = serve(server_tls, ServerOptions::default(), |_| async {
             Response::new(full(""))
         })
@@ -65,13 +71,21 @@ async fn each_certificate_fault_has_its_own_reason() {
             .await
             .unwrap_err();
         assert_eq!((error.stage(), error.reason()), (Stage::Tls, reason));
+        assert!(error.to_string().contains(said), "{error}");
     }
-    let address = raw_server(&["HTTP/1.1 400 Bad Request\r\n\r\n"]).await;
+    let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = plain.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = plain.accept().await.unwrap();
+        let answer = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+        stream.write_all(answer).await.unwrap();
+        std::future::pending::<()>().await;
+    });
     let error = upstream(address, ca.client_tls())
         .send(get("/"))
         .await
         .unwrap_err();
-    assert_eq!(error.stage(), Stage::Tls);
+    assert_eq!((error.stage(), error.reason()), (Stage::Tls, "no_tls"));
     let server = serve(
         serving(&["localhost"]),
         ServerOptions::default(),
