@@ -104,7 +104,7 @@ pub fn run(flags: &CheckFlags) -> Result<u8, Failure> {
     let plan = plan(flags)?;
     let runtime = crate::runtime()?;
     if let Some(what) = flags.print {
-        let text = runtime.block_on(print::print(what, &plan))?;
+        let text = runtime.block_on(print::print(what, &plan, !flags.server.is_empty()))?;
         say!("{}", plain(&text));
         return Ok(0);
     }
@@ -163,10 +163,7 @@ fn targets(flags: &CheckFlags) -> Result<Vec<Target>, Failure> {
     }
     let words = flags.server.iter();
     words
-        .map(|word| match targets::is_server(word) {
-            true => targets::target(&flags.servers, word),
-            false => targets::of_context(&flags.servers, word),
-        })
+        .map(|word| targets::named(&flags.servers, word))
         .collect()
 }
 

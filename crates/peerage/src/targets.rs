@@ -81,6 +81,40 @@ pub fn target(flags: &ServerFlags, word: &str) -> Result<Target, Failure> {
     }
 }
 
+/// The server that a word names, which may be a context's bare name.
+pub fn named(flags: &ServerFlags, word: &str) -> Result<Target, Failure> {
+    if is_server(word) {
+        return target(flags, word);
+    }
+    match bare_address(word).filter(|_| !is_context(flags, word)) {
+        Some(mistake) => Err(mistake),
+        None => of_context(flags, word),
+    }
+}
+
+/// Whether the kubeconfig, if it can be read, has a context of this name.
+pub fn is_context(flags: &ServerFlags, word: &str) -> bool {
+    let contexts = kubeconfig::contexts(&flags.kubeconfig);
+    contexts.is_ok_and(|it| it.names.iter().any(|name| name == word))
+}
+
+/// What to write instead of an address without `https://`, if a word is one.
+pub fn bare_address(word: &str) -> Option<Failure> {
+    if let Some(rest) = word.strip_prefix("http://") {
+        return Some(Failure::usage(format!(
+            "{word}: API servers are reached with TLS: write https://{rest} (a gateway's --admin-bind-address is what \
+             peerage check takes with --gateway)"
+        )));
+    }
+    let (host, port) = word.trim_end_matches('/').rsplit_once(':')?;
+    let is_address = !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok();
+    is_address.then(|| {
+        Failure::usage(format!(
+            "{word}: write https://{host}:{port}; a context of that name is context:{word}"
+        ))
+    })
+}
+
 /// The server of a context.
 pub fn of_context(flags: &ServerFlags, name: &str) -> Result<Target, Failure> {
     Ok(Target {
@@ -173,6 +207,23 @@ users:
         let all = of_all_contexts(&flags(temp.path())).unwrap();
         let names: Vec<_> = all.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["old", "new"]);
+    }
+
+    #[test]
+    fn an_address_without_a_scheme_is_told_how_to_be_written() {
+        let temp = tempfile::tempdir().unwrap();
+        let flags = flags(temp.path());
+        for (word, says) in [
+            ("127.0.0.1:21000", "write https://127.0.0.1:21000;"),
+            ("[::1]:6443/", "write https://[::1]:6443;"),
+            ("http://10.0.0.1:6443", "write https://10.0.0.1:6443 "),
+            ("nobody", "no context \"nobody\"; it has old"),
+        ] {
+            let failure = named(&flags, word).unwrap_err();
+            assert!(failure.to_string().contains(says), "{failure}");
+        }
+        assert_eq!(named(&flags, "old").unwrap().name, "old");
+        assert_eq!(named(&flags, "context:new").unwrap().name, "new");
     }
 
     #[test]

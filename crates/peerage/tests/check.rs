@@ -471,6 +471,42 @@ async fn a_clock_that_is_wrong_and_a_certificate_that_has_ended_are_found() {
     stop.cancel();
 }
 
+#[tokio::test]
+async fn what_is_printed_is_made_up_of_no_server_that_does_not_answer() {
+    let temp = tempfile::tempdir().unwrap();
+    let pki = Pki::create(temp.path());
+    // A port that was free a moment ago and has nobody.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let mut command = check(&pki, "admin", &[url], &["--print=static-pod"]);
+    let output = command.output().await.unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    assert!(
+        error.contains("none of the servers that were named answers"),
+        "{error}"
+    );
+    assert!(output.stdout.is_empty());
+}
+
+#[tokio::test]
+async fn a_watch_as_json_is_a_document_in_each_line() {
+    let temp = tempfile::tempdir().unwrap();
+    let pki = Pki::create(temp.path());
+    let read = |name: &str| std::fs::read_to_string(pki.file(name)).unwrap();
+    let (url, stop) = fake(&read("server.crt"), &read("server.key"), 0).await;
+    let words = ["--output=json", "--only-problems"];
+    let mut watching = Watching::start(check(&pki, "admin", &[url], &words));
+    for _ in 0..2 {
+        let report: Value = serde_json::from_str(&watching.wait_for("").await).unwrap();
+        let items = report["items"].as_array().unwrap();
+        assert!(!items.is_empty() && items.iter().all(|it| it["verdict"] != "pass"));
+    }
+    watching.stop().await;
+    stop.cancel();
+}
+
 /// A serving certificate of the authority that has ended, and its key.
 fn ended(pki: &Pki) -> (String, String) {
     let read = |name: &str| std::fs::read_to_string(pki.file(name)).unwrap();
@@ -499,6 +535,13 @@ async fn a_command_line_that_is_wrong_is_told_from_a_check_that_fails() {
             3,
             "/there/is/none",
         ),
+        (
+            &["127.0.0.1:21000", "--print=static-pod"],
+            2,
+            "write https://127.0.0.1:21000",
+        ),
+        (&["127.0.0.1:21000"], 2, "write https://127.0.0.1:21000"),
+        (&["http://127.0.0.1:1"], 2, "write https://127.0.0.1:1"),
         (&["--print=nothing"], 2, "network-policy"),
         (&["--timeout=0s"], 2, "more than 0"),
     ] {

@@ -95,6 +95,16 @@ fn trouble_has_an_exit_code_of_its_own() {
     .unwrap();
     for (words, expected) in [
         (&["1.2", "1.37"][..], "no catalogue of Kubernetes 1.2"),
+        (&["1.37.2", "1.36"], "write 1.37;"),
+        (
+            &["1.35", "127.0.0.1:21000"],
+            "write https://127.0.0.1:21000",
+        ),
+        (&["1.35", "http://10.0.0.1:1"], "write https://10.0.0.1:1"),
+        (
+            &["old", "new", "--kubeconfig=/there/is/none"],
+            "context:NAME",
+        ),
         (&["1.37"], "<B>"),
         (&["1.37", "/there/is/none"], "/there/is/none"),
         (&["1.37", &bad], "not JSON"),

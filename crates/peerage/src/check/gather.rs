@@ -163,20 +163,24 @@ async fn get(client: &ApiClient, path: &str, accept: &str, wait: Duration) -> Go
 
 const JSON: &str = "application/json";
 
-async fn server(target: &Target, plan: &Plan) -> Server {
-    let connection = &target.connection;
-    let rest = connection.url.trim_start_matches("https://");
+/// The host and port of a server's URL.
+pub(super) fn address(url: &str) -> String {
+    let rest = url.trim_start_matches("https://").trim_end_matches('/');
     let has_port = rest
         .rsplit_once(':')
         .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let address = match has_port {
+    match has_port {
         true => rest.to_owned(),
         false => format!("{rest}:443"),
-    };
+    }
+}
+
+async fn server(target: &Target, plan: &Plan) -> Server {
+    let connection = &target.connection;
     let mut server = Server {
         name: target.name.clone(),
         connection: connection.clone(),
-        address,
+        address: address(&connection.url),
         handshake: Err(HandshakeError::Timeout(plan.wait)),
         answers: Err("it was not asked".to_owned()),
         as_peer: None,

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use super::command_line::{self, GATE, NEEDED, ON_BY_DEFAULT};
 use super::gather::{self, Plan};
-use super::records;
+use super::records::{self, Lease};
 use super::rights;
 use super::world::{CommandLine, good};
 use crate::exit::Failure;
@@ -53,9 +53,29 @@ struct Facts {
     lines: Vec<CommandLine>,
     /// What could not be read, in words.
     unread: Vec<String>,
+    /// Which of the addresses are those of servers as they were named here.
+    as_named: Vec<String>,
 }
 
+/// What is written where something is not known.
+const PLACEHOLDER: &str = "REPLACE-ME";
+
 impl Facts {
+    /// The addresses of Leases, and where one has none, those of the servers as they were named.
+    fn take_addresses(&mut self, leases: &[Lease], named: impl Iterator<Item = String>) {
+        let told = |it: &Lease| it.address.clone().filter(|it| records::is_socket(it));
+        self.addresses = leases.iter().filter_map(told).collect();
+        if !leases.is_empty() && self.addresses.len() == leases.len() {
+            return;
+        }
+        for address in named.filter(|it| records::is_socket(it)) {
+            if !self.addresses.contains(&address) {
+                self.as_named.push(address.clone());
+                self.addresses.push(address);
+            }
+        }
+    }
+
     fn hosts(&self) -> Vec<String> {
         let host = |address: &String| address.rsplit_once(':').map(|it| it.0.to_owned());
         let mut hosts: Vec<String> = self.addresses.iter().filter_map(host).collect();
@@ -65,14 +85,19 @@ impl Facts {
     }
 }
 
-/// Asks what is to be filled in, and writes.
-pub(super) async fn print(what: What, plan: &Plan) -> Result<String, Failure> {
+/// Asks what is to be filled in, and writes; `named` says that the servers are not just those that there happen to be.
+pub(super) async fn print(what: What, plan: &Plan, named: bool) -> Result<String, Failure> {
     let mut facts = Facts {
         lines: plan.manifests.clone(),
         ..Facts::default()
     };
     if !plan.targets.is_empty() {
         let (leases, pods) = gather::of_cluster(plan).await;
+        if let (true, Err(why), Err(_)) = (named, &leases, &pods) {
+            return Err(Failure::unavailable(format!(
+                "none of the servers that were named answers: {why}"
+            )));
+        }
         for (got, right) in [(&leases, rights::LEASES), (&pods, rights::PODS)] {
             if let Err(problem) = good(got) {
                 let item = rights::unread("", "", right, &problem);
@@ -82,8 +107,11 @@ pub(super) async fn print(what: What, plan: &Plan) -> Result<String, Failure> {
             }
         }
         let leases = records::leases(&leases);
-        facts.addresses = leases.into_iter().filter_map(|it| it.address).collect();
-        facts.addresses.retain(|it| records::is_socket(it));
+        let targets = plan.targets.iter();
+        facts.take_addresses(
+            &leases,
+            targets.map(|it| gather::address(&it.connection.url)),
+        );
         if let Ok(pods) = good(&pods) {
             facts.lines.extend(command_line::of_pods(&pods.json()));
         }
@@ -102,7 +130,24 @@ fn text(what: What, facts: &Facts) -> String {
     if facts.lines.is_empty() && !facts.unread.is_empty() {
         head.push_str("# Values here are placeholders; keep feature gates that the cluster has beside the one named here.\n");
     }
+    if !matches!(what, What::Kubeadm | What::KubeadmV1beta3) {
+        head.push_str(&where_from(facts));
+    }
     head + &filled_in(what, facts)
+}
+
+/// What is to be known of addresses that no Lease tells.
+fn where_from(facts: &Facts) -> String {
+    if facts.addresses.is_empty() {
+        return format!(
+            "# {PLACEHOLDER}: no server's address is known here; write each server's in its place.\n"
+        );
+    }
+    let as_named = facts.as_named.iter();
+    let lines = as_named.map(|it| {
+        format!("# {it} is as the server was named here, not from an identity Lease: see that the others reach it there.\n")
+    });
+    lines.collect()
 }
 
 fn filled_in(what: What, facts: &Facts) -> String {
@@ -195,7 +240,7 @@ fn what_for(facts: &Facts, with_gates: bool) -> String {
 fn gateway_flags(facts: &Facts) -> Vec<String> {
     let mut flags = vec![format!("--upstream=https://127.0.0.1:{BEHIND}")];
     let hosts = match facts.hosts() {
-        hosts if hosts.is_empty() => vec!["10.0.0.2".to_owned()],
+        hosts if hosts.is_empty() => vec![PLACEHOLDER.to_owned()],
         hosts => hosts,
     };
     flags.extend(
@@ -423,6 +468,56 @@ mod tests {
             "# Decide on the gate A: true on kube-apiserver-1.35, false on kube-apiserver-1.34";
         assert!(shown.contains(conflict), "{shown}");
         assert_eq!(shown.matches("Decide").count(), 1, "{shown}");
+    }
+
+    #[test]
+    fn what_is_not_known_is_a_placeholder_that_says_so() {
+        for what in [What::StaticPod, What::Systemd, What::NetworkPolicy] {
+            let shown = text(what, &Facts::default());
+            assert!(shown.starts_with("# REPLACE-ME: no server's"), "{shown}");
+            assert!(shown.matches("REPLACE-ME").count() > 1, "{shown}");
+            assert!(!shown.contains("10.0.0."), "{shown}");
+        }
+        assert!(!text(What::Kubeadm, &Facts::default()).contains("REPLACE-ME"));
+        yaml(&text(What::NetworkPolicy, &Facts::default()));
+    }
+
+    #[test]
+    fn a_server_without_an_address_in_its_lease_has_that_by_which_it_was_named() {
+        let lease = |address: Option<&str>| Lease {
+            address: address.map(str::to_owned),
+            ..Lease::default()
+        };
+        let named = || {
+            ["10.0.0.1:6443", "10.0.0.2:6443"]
+                .map(str::to_owned)
+                .into_iter()
+        };
+        for (leases, addresses, as_named) in [
+            (
+                vec![lease(Some("10.0.0.1:6443")), lease(None)],
+                &["10.0.0.1:6443", "10.0.0.2:6443"][..],
+                &["10.0.0.2:6443"][..],
+            ),
+            (
+                vec![lease(Some("10.0.0.8:6443")), lease(Some("10.0.0.9:6443"))],
+                &["10.0.0.8:6443", "10.0.0.9:6443"],
+                &[],
+            ),
+            (
+                vec![],
+                &["10.0.0.1:6443", "10.0.0.2:6443"],
+                &["10.0.0.1:6443", "10.0.0.2:6443"],
+            ),
+        ] {
+            let mut facts = Facts::default();
+            facts.take_addresses(&leases, named());
+            assert_eq!(facts.addresses, addresses);
+            assert_eq!(facts.as_named, as_named);
+            let shown = text(What::Systemd, &facts);
+            let told = shown.matches("is as the server was named").count();
+            assert_eq!(told, as_named.len(), "{shown}");
+        }
     }
 
     #[test]

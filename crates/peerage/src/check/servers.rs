@@ -27,20 +27,29 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
 
 fn judge_gateway(gateway: &Gateway) -> Vec<Item> {
     let name = &gateway.url;
+    let seen = debug_peers(&gateway.debug).map(|debug| peers(&debug, name));
+    let seen = seen.unwrap_or_default();
     let ready = match good(&gateway.ready) {
         Ok(_) => Item::pass(READY, name, "/readyz is good (a gateway)"),
-        Err(Problem::Other(text)) => Item::fail(READY, name, text)
-            .fix("start it, see what it says of its servers below, or correct --gateway (it is the gateway's --admin-bind-address)"),
+        Err(Problem::Other(text)) => {
+            Item::fail(READY, name, without_address(&text, name)).fix(match seen.is_empty() {
+                true => "start it, or correct --gateway (it is the gateway's --admin-bind-address)",
+                false => "see what it says of its servers below",
+            })
+        }
         Err(problem) => Item::fail(READY, name, format!("no gateway: {problem:?}"))
             .fix("--gateway is the gateway's --admin-bind-address"),
     };
     let mut items = vec![ready];
-    items.extend(
-        debug_peers(&gateway.debug)
-            .map(|debug| peers(&debug, name))
-            .unwrap_or_default(),
-    );
+    items.extend(seen);
     items
+}
+
+/// What went wrong, without the address that the item is already about.
+fn without_address(text: &str, url: &str) -> String {
+    let host = url.trim_start_matches("http://").trim_end_matches('/');
+    let text = text.strip_prefix(url).unwrap_or(text).trim_start();
+    text.replace(&format!(" at {host}"), "")
 }
 
 fn judge_server(server: &Server) -> Vec<Item> {
@@ -205,4 +214,36 @@ fn peers(debug: &Value, name: &str) -> Vec<Item> {
         }
     });
     items.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::Verdict;
+    use super::*;
+
+    #[test]
+    fn a_gateway_that_is_away_is_named_once() {
+        let url = "http://127.0.0.1:1";
+        let away = || {
+            Err(format!(
+                "{url} did not answer: nobody accepts connections at 127.0.0.1:1"
+            ))
+        };
+        let items = judge_gateway(&Gateway {
+            url: url.to_owned(),
+            ready: away(),
+            debug: away(),
+            metrics: away(),
+        });
+        let [item] = items.as_slice() else {
+            panic!("{items:?}");
+        };
+        assert_eq!(item.verdict, Verdict::Fail);
+        assert_eq!(item.says, "did not answer: nobody accepts connections");
+        let fix = item.fix.as_deref().unwrap_or_default();
+        assert!(
+            fix.starts_with("start it") && !fix.contains("below"),
+            "{fix}"
+        );
+    }
 }

@@ -417,6 +417,31 @@ fn each_thing_that_is_wrong_is_found_and_nothing_else() {
     }
 }
 
+#[test]
+fn what_fails_for_one_cause_is_one_item() {
+    let mut world = world(&Pki::new("ca"));
+    let read = |name: &str, list: [Got; 2]| ReadThrough {
+        path: format!("/apis/x/v1/{name}"),
+        list: list.to_vec(),
+        object: None,
+    };
+    let fine = || document(200, &json!({}));
+    world.read = ["a", "b", "c", "d", "e", "f"]
+        .map(|it| read(it, [missing(), fine()]))
+        .to_vec();
+    world.read.push(read("g", [fine(), missing()]));
+    let report = judge(&world);
+    let failed = report.items.iter().filter(|it| it.check == "read-through");
+    let subjects: Vec<&str> = failed.map(|it| it.subject.as_str()).collect();
+    assert_eq!(
+        subjects,
+        [
+            "/apis/x/v1/a, /apis/x/v1/b, /apis/x/v1/c, /apis/x/v1/d, /apis/x/v1/e and 1 more",
+            "/apis/x/v1/g"
+        ]
+    );
+}
+
 /// Makes a server one that is reached through a gateway.
 fn through_a_gateway(world: &mut World, at: usize) {
     let version = answers(world, at).version.as_mut().unwrap();

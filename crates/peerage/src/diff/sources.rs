@@ -13,12 +13,12 @@ use super::lifecycle::Release;
 use crate::client::chain;
 use crate::discovery::{self, Discovery, Form};
 use crate::exit::Failure;
-use crate::targets;
+use crate::targets::{self, Target};
 
 /// The side that a word names.
 pub(super) async fn side(flags: &DiffFlags, word: &str) -> Result<Inventory, Failure> {
     if targets::is_server(word) {
-        return server(flags, word).await;
+        return server(flags, targets::target(&flags.servers, word)?).await;
     }
     let looks_like_release = word
         .trim_start_matches('v')
@@ -27,12 +27,34 @@ pub(super) async fn side(flags: &DiffFlags, word: &str) -> Result<Inventory, Fai
     if looks_like_release && !Path::new(word).exists() {
         return catalogue(flags, word.trim_start_matches('v'));
     }
-    saved(word)
+    if Path::new(word).exists() || word.contains(',') {
+        return saved(word);
+    }
+    if targets::is_context(&flags.servers, word) {
+        return server(flags, targets::of_context(&flags.servers, word)?).await;
+    }
+    Err(targets::bare_address(word).unwrap_or_else(|| nothing(word)))
+}
+
+/// For a word that is nothing.
+fn nothing(word: &str) -> Failure {
+    Failure::usage(format!(
+        "{word}: no file or directory, no context of the kubeconfig and no Kubernetes version of that name; \
+         write https://HOST:PORT for a server, context:NAME for a kubeconfig's, or one of {}",
+        peerage_catalogue::versions().join(", ")
+    ))
 }
 
 fn catalogue(flags: &DiffFlags, version: &str) -> Result<Inventory, Failure> {
     let words = if flags.all_apis { "api/all" } else { "" };
     let config = RuntimeConfig::parse(words).map_err(Failure::usage)?;
+    let minor = Release::parse(version).map(|it| it.to_string());
+    let minor = minor.filter(|it| it != version && peerage_catalogue::versions().contains(&&**it));
+    if let Some(minor) = minor {
+        return Err(Failure::usage(format!(
+            "{version}: write {minor}; all patch releases of it serve the same APIs"
+        )));
+    }
     let catalogue = Catalogue::load(version, &config).map_err(Failure::usage)?;
     Ok(Inventory {
         label: version.to_owned(),
@@ -42,8 +64,7 @@ fn catalogue(flags: &DiffFlags, version: &str) -> Result<Inventory, Failure> {
     })
 }
 
-async fn server(flags: &DiffFlags, word: &str) -> Result<Inventory, Failure> {
-    let target = targets::target(&flags.servers, word)?;
+async fn server(flags: &DiffFlags, target: Target) -> Result<Inventory, Failure> {
     let client = target.client()?;
     let asked = async { futures::join!(discovery::read(&client), client.get("/version")) };
     let (found, version) = tokio::time::timeout(flags.timeout, asked)

@@ -6,13 +6,9 @@ use super::NAMED;
 
 const READ: &str = "read-through";
 
-/// What could not be read through every server, one by one, and all that could in one line.
+/// What could not be read through every server, a line for each cause, and all that could in one line.
 pub(super) fn judge_reads(world: &World) -> Vec<Item> {
-    let mut items: Vec<Item> = world
-        .read
-        .iter()
-        .filter_map(|it| judge_read(world, it))
-        .collect();
+    let mut items = together(world.read.iter().filter_map(|it| judge_read(world, it)));
     let is_read = |it: &&ReadThrough| judge_read(world, it).is_none();
     let read = world.read.iter().filter(is_read);
     let (objects, lists): (Vec<&ReadThrough>, Vec<&ReadThrough>) =
@@ -32,6 +28,23 @@ pub(super) fn judge_reads(world: &World) -> Vec<Item> {
         items.push(Item::pass(READ, "", says));
     }
     items
+}
+
+/// Items that say the same of several subjects as one.
+fn together(items: impl Iterator<Item = Item>) -> Vec<Item> {
+    let mut causes: Vec<(Item, Vec<String>)> = Vec::new();
+    for item in items {
+        let same = |(it, _): &&mut (Item, _)| it.says == item.says && it.fix == item.fix;
+        match causes.iter_mut().find(same) {
+            Some((_, subjects)) => subjects.push(item.subject),
+            None => causes.push((item.clone(), vec![item.subject])),
+        }
+    }
+    let joined = causes.into_iter().map(|(item, subjects)| Item {
+        subject: some(&subjects, NAMED),
+        ..item
+    });
+    joined.collect()
 }
 
 fn judge_read(world: &World, read: &ReadThrough) -> Option<Item> {

@@ -4,11 +4,11 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-use super::SECURE_PORT;
+use super::{PLACEHOLDER, SECURE_PORT};
 
 /// The policy, for servers at these addresses; for placeholders if there are none.
 pub(super) fn text(addresses: &[String]) -> String {
-    let placeholders = ["10.0.0.1:6443".to_owned(), "10.0.0.2:6443".to_owned()];
+    let placeholders = [format!("{PLACEHOLDER}:{SECURE_PORT}")];
     let addresses = match addresses {
         [] => &placeholders,
         addresses => addresses,
@@ -45,6 +45,14 @@ spec:
 fn egress(addresses: &[String]) -> String {
     let mut rules = String::new();
     for address in addresses {
+        if address.starts_with(PLACEHOLDER) {
+            // A server takes it for no address, as it should.
+            let _ = writeln!(
+                rules,
+                "  - to:\n    - ipBlock:\n        cidr: {PLACEHOLDER}/32\n    ports:\n    - protocol: TCP\n      port: {SECURE_PORT}"
+            );
+            continue;
+        }
         let Ok(socket) = address.parse::<SocketAddr>() else {
             let _ = writeln!(rules, "  # {address} is a host name; put its address here");
             continue;
