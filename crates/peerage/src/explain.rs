@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use peerage_core::route::Explanation;
+use serde::Serialize;
 
 use crate::exit::Failure;
 use crate::output::{Output, plain, print_json};
@@ -83,26 +84,73 @@ pub fn run(flags: &ExplainFlags) -> Result<(), Failure> {
             flags.target
         )));
     }
-    let explanation = match &flags.local {
+    let (explanation, asked) = match &flags.local {
         Some(local) => {
             let view = sources::saved(local, &flags.peer)?;
-            Explanation::of(&method, &flags.target, &view).map_err(Failure::usage)?
+            let explanation = Explanation::of(&method, &flags.target, &view);
+            (explanation.map_err(Failure::usage)?, None)
         }
         None => crate::runtime()?.block_on(running(flags, &method))?,
     };
+    let note = asked.and_then(|it| it.note(&explanation));
     if flags.output == Output::Json {
-        return print_json(&explanation);
+        return print_json(&Shown { explanation, note });
+    }
+    if let Some(note) = note {
+        say!("{}\n", plain(&note));
     }
     say!("{}", plain(&in_words(&explanation)));
     Ok(())
 }
 
-async fn running(flags: &ExplainFlags, method: &str) -> Result<Explanation, Failure> {
-    if let Some(explanation) = sources::ask(flags, method).await? {
-        return Ok(explanation);
+/// The answer as JSON.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    explanation: Explanation,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+/// A server that does not say itself what it would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Silent {
+    /// Its context.
+    name: String,
+    /// Whether it is a gateway, so that others answered for it.
+    is_gateway: bool,
+}
+
+impl Silent {
+    /// What an explanation that is not its own presumes of it.
+    fn note(&self, explanation: &Explanation) -> Option<String> {
+        let name = &self.name;
+        if self.is_gateway {
+            return Some(format!(
+                "{name} is a gateway, and this is by the discovery of whichever server answered there. It says itself \
+                 what it would do at its --admin-bind-address: /debug/peers?explain=METHOD%20PATH"
+            ));
+        }
+        matches!(explanation.answer.as_str(), "peer" | "unsure").then(|| {
+            format!(
+                "{name} does not say itself what it would do; this is what would happen with a proxy: Kubernetes' own, or a \
+                 gateway before it. A kube-apiserver without one answers 404."
+            )
+        })
     }
-    let view = sources::fetched(flags).await?;
-    Explanation::of(method, &flags.target, &view).map_err(Failure::usage)
+}
+
+/// The explanation, and whom it is about if that server did not give it.
+async fn running(
+    flags: &ExplainFlags,
+    method: &str,
+) -> Result<(Explanation, Option<Silent>), Failure> {
+    if let Some(explanation) = sources::ask(flags, method).await? {
+        return Ok((explanation, None));
+    }
+    let (view, asked) = sources::fetched(flags).await?;
+    let explanation = Explanation::of(method, &flags.target, &view).map_err(Failure::usage)?;
+    Ok((explanation, Some(asked)))
 }
 
 fn in_words(explanation: &Explanation) -> String {
@@ -205,6 +253,36 @@ mod tests {
                 .map(|peer| peer.id.as_str())
                 .collect();
             assert_eq!(ids, peers, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_may_have_no_proxy_is_not_said_to_send_a_request_on() {
+        let temp = tempfile::tempdir().unwrap();
+        let old = write(temp.path(), "old.json", OLD);
+        let new = write(
+            temp.path(),
+            "new.json",
+            &OLD.replace("apps", "new.example.com"),
+        );
+        let view = sources::saved(&old, &[new]).unwrap();
+        let silent = |is_gateway| Silent {
+            name: "old".to_owned(),
+            is_gateway,
+        };
+        for (target, is_gateway, says) in [
+            (
+                "/apis/new.example.com/v1/deployments",
+                false,
+                Some("answers 404"),
+            ),
+            ("/apis/apps/v1/deployments", false, None),
+            ("/apis/apps/v1/deployments", true, Some("old is a gateway")),
+        ] {
+            let explanation = Explanation::of("GET", target, &view).unwrap();
+            let note = silent(is_gateway).note(&explanation);
+            assert_eq!(note.is_some(), says.is_some(), "{target}: {note:?}");
+            assert!(note.unwrap_or_default().contains(says.unwrap_or_default()));
         }
     }
 

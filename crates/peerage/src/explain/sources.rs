@@ -8,9 +8,10 @@ use peerage_core::PeerView;
 use peerage_core::discovery::{ApiGroupDiscoveryList, read_core, read_groups};
 use peerage_core::route::Explanation;
 use peerage_core::view::{Documents, LocalApis, Millis, Peer, PeerState, Readiness, ViewInputs};
+use peerage_proxy::headers::PEER;
 use serde::Deserialize;
 
-use super::ExplainFlags;
+use super::{ExplainFlags, Silent};
 use crate::client::{ApiClient, chain};
 use crate::discovery;
 use crate::exit::{Failure, Kind};
@@ -41,11 +42,12 @@ pub(super) async fn ask(
 }
 
 /// A view of the discovery of several servers of a kubeconfig.
-pub(super) async fn fetched(flags: &ExplainFlags) -> Result<PeerView, Failure> {
+pub(super) async fn fetched(flags: &ExplainFlags) -> Result<(PeerView, Silent), Failure> {
     let contexts = kubeconfig::contexts(&flags.kubeconfig)?;
     let local_name = flags.context.clone().unwrap_or(contexts.current);
     let local = client(flags, Some(&local_name))?;
     let documents = documents(&local).await?;
+    let is_gateway = self::is_gateway(&local).await;
     let names = match flags.peer_context.is_empty() {
         true => contexts.names,
         false => flags.peer_context.clone(),
@@ -54,13 +56,27 @@ pub(super) async fn fetched(flags: &ExplainFlags) -> Result<PeerView, Failure> {
     for name in names.into_iter().filter(|name| *name != local_name) {
         let mut peer = Peer::new(name.as_str(), "");
         let client = client(flags, Some(&name))?;
+        if self::is_gateway(&client).await {
+            eprintln!("{name} is a gateway and nobody's peer: left out");
+            continue;
+        }
         match self::documents(&client).await {
             Ok(documents) => peer = live(peer, documents),
             Err(failure) => eprintln!("{name} counts as not heard: {failure}"),
         }
         peers.push(Arc::new(peer));
     }
-    Ok(view(documents, peers))
+    let asked = Silent {
+        name: local_name,
+        is_gateway,
+    };
+    Ok((view(documents, peers), asked))
+}
+
+/// Whether others answer for it: a gateway names the server that it sent a request to.
+async fn is_gateway(client: &ApiClient) -> bool {
+    let answer = client.get("/version").await;
+    answer.is_ok_and(|it| it.header(PEER.as_str()).is_some())
 }
 
 /// A view of saved documents.
