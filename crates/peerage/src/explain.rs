@@ -127,8 +127,8 @@ impl Silent {
         let name = &self.name;
         if self.is_gateway {
             return Some(format!(
-                "{name} is a gateway, and this is by the discovery of whichever server answered there. It says itself \
-                 what it would do at its --admin-bind-address: /debug/peers?explain=METHOD%20PATH"
+                "{name} is a gateway, and this is by the discovery of whichever server answered there. What it \
+                 knows of the servers is at its --admin-bind-address: /debug/peers"
             ));
         }
         matches!(explanation.answer.as_str(), "peer" | "unsure").then(|| {

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use peerage::pki::kubeconfig::{Kubeconfig, Server};
 use peerage_catalogue::{Catalogue, RuntimeConfig};
 use peerage_core::discovery::DiscoveryVersion;
 use peerage_testkit::cluster::legacy_documents;
@@ -196,5 +197,23 @@ async fn a_running_server_serves_its_version() {
     let (same, newer) = tokio::task::block_in_place(|| (asked(&url, "1.35"), asked(&url, "1.36")));
     assert_eq!(same, [""; 0]);
     assert_eq!(newer, entries(&["1.35", "1.36"]));
+
+    // A context may go by its name alone.
+    let read = |name: &str| std::fs::read_to_string(pki.file(name)).unwrap();
+    let kubeconfig = Kubeconfig {
+        servers: vec![Server {
+            name: "here".to_owned(),
+            url,
+        }],
+        authority: read("ca.crt"),
+        user: "admin".to_owned(),
+        certificate: read("admin.crt"),
+        key: read("admin.key"),
+    };
+    let path = pki.file("kubeconfig");
+    kubeconfig.write(&path, true).unwrap();
+    let flag = format!("--kubeconfig={}", path.display());
+    let of_context = tokio::task::block_in_place(|| entries(&["here", "1.36", &flag]));
+    assert_eq!(of_context, newer);
     server.stop().await;
 }

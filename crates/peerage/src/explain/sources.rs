@@ -15,6 +15,7 @@ use super::{ExplainFlags, Silent};
 use crate::client::{ApiClient, chain};
 use crate::discovery;
 use crate::exit::{Failure, Kind};
+use crate::output::plain;
 use crate::pki::kubeconfig;
 
 /// What a server answers to `GET /debug/peers?explain=`; other servers answer something else.
@@ -57,12 +58,15 @@ pub(super) async fn fetched(flags: &ExplainFlags) -> Result<(PeerView, Silent), 
         let mut peer = Peer::new(name.as_str(), "");
         let client = client(flags, Some(&name))?;
         if self::is_gateway(&client).await {
-            eprintln!("{name} is a gateway and nobody's peer: left out");
+            eprintln!("{} is a gateway and nobody's peer: left out", plain(&name));
             continue;
         }
         match self::documents(&client).await {
             Ok(documents) => peer = live(peer, documents),
-            Err(failure) => eprintln!("{name} counts as not heard: {failure}"),
+            Err(failure) => {
+                let text = format!("{name} counts as not heard: {failure}");
+                eprintln!("{}", plain(&text));
+            }
         }
         peers.push(Arc::new(peer));
     }
