@@ -30,6 +30,9 @@ pub(crate) enum ProxyError {
     /// The connection to the peer failed.
     #[error("error trying to reach service: peer {peer}: {what}")]
     Transport { peer: Arc<str>, what: String },
+    /// The client's body could not be read to its end.
+    #[error("the request's body broke off, or is not framed as it says")]
+    RequestBody,
     /// The peer stopped answering while we waited.
     #[error("error trying to reach service: peer {peer} stopped answering")]
     WentSilent { peer: Arc<str> },
@@ -72,9 +75,10 @@ impl ProxyError {
         match self {
             ProxyError::FirstByte => StatusCode::GATEWAY_TIMEOUT,
             ProxyError::NoUser => StatusCode::INTERNAL_SERVER_ERROR,
-            ProxyError::CannotUpgrade | ProxyError::Identity | ProxyError::Impersonation => {
-                StatusCode::BAD_REQUEST
-            }
+            ProxyError::RequestBody
+            | ProxyError::CannotUpgrade
+            | ProxyError::Identity
+            | ProxyError::Impersonation => StatusCode::BAD_REQUEST,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -84,6 +88,7 @@ impl ProxyError {
         match self {
             ProxyError::NoUser
             | ProxyError::Redirect
+            | ProxyError::RequestBody
             | ProxyError::CannotUpgrade
             | ProxyError::Identity
             | ProxyError::Impersonation => None,
@@ -107,6 +112,7 @@ impl ProxyError {
             ProxyError::VersionUnknown { .. } => "version_unknown",
             ProxyError::NoneUsable => "none_usable",
             ProxyError::Transport { .. } => "transport",
+            ProxyError::RequestBody => "request_body",
             ProxyError::WentSilent { .. } => "silent",
             ProxyError::Lacks { .. } => "lacks",
             ProxyError::FirstByte => "timeout",

@@ -339,6 +339,10 @@ impl<'a> Forward<'a> {
                 peer.poke.notify_one();
                 ("timeout", ProxyError::FirstByte)
             }
+            // The client's fault, which no server is counted or warned about for.
+            Failed::Send(failed) if failed.reason() == "request_body" => {
+                return ProxyError::RequestBody;
+            }
             Failed::Send(failed) => {
                 if failed.is_silence() {
                     self.shared.peer_failed(peer);

@@ -137,6 +137,22 @@ async fn every_status_of_a_peer_comes_back_as_it_is() {
     }
 }
 
+#[tokio::test]
+async fn a_body_that_breaks_off_is_the_clients_fault() {
+    let (world, peer) = pair().await;
+    peer.on_request(|request| async move {
+        let _ = http_body_util::BodyExt::collect(request.into_body()).await;
+        text(StatusCode::OK, "never")
+    });
+    let (mut sender, broken) = peerage_http::channel(4);
+    sender.send_data("{".into()).await.unwrap();
+    sender.abort("the client is gone".into());
+    let answer = world.send(request_with_body("POST", WIDGETS, broken)).await;
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    assert!(answer.header("retry-after").is_none());
+    assert_eq!(world.get(WIDGETS).await.status, 200);
+}
+
 /// A peer that dies while it says which 404 it means has said nothing.
 #[tokio::test]
 async fn row_07_a_404_that_breaks_off_is_no_404() {
