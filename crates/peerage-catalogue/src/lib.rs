@@ -25,7 +25,7 @@ pub use catalogue::{Catalogue, CatalogueError, Group, GroupVersion};
 pub use data::{version_text, versions};
 pub use resource::{Column, GroupVersionKind, Resource, Storage, Subresource, api_version};
 pub use resource_text::ResourceTextError;
-pub use rules::Rules;
+pub use rules::{Create, Rules};
 pub use runtime_config::{RuntimeConfig, RuntimeConfigError};
 pub use type_text::KindList;
 pub use version_info::VersionInfo;

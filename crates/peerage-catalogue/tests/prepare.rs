@@ -1,10 +1,19 @@
 //! What creates and updates do to an object before it is validated.
 #![allow(clippy::unwrap_used)]
 
-use peerage_catalogue::{Catalogue, Resource, RuntimeConfig};
+use std::sync::LazyLock;
+
+use peerage_catalogue::{Catalogue, Create, Resource, RuntimeConfig};
+use peerage_core::User;
 use serde_json::{Value, json};
 
 const NOW: &str = "2026-01-01T00:00:00Z";
+
+/// A create by nobody in particular.
+fn by(now: &str) -> Create<'_> {
+    static NOBODY: LazyLock<User> = LazyLock::new(User::default);
+    Create { now, user: &NOBODY }
+}
 
 fn catalogue() -> Catalogue {
     Catalogue::load("1.37", &RuntimeConfig::default()).unwrap()
@@ -16,7 +25,7 @@ fn resource<'c>(catalogue: &'c Catalogue, group: &str, plural: &str) -> &'c Reso
 
 fn created(catalogue: &Catalogue, resource: &Resource, mut object: Value) -> Value {
     catalogue.apply_defaults(resource, &mut object);
-    catalogue.prepare_create(resource, &mut object, NOW);
+    catalogue.prepare_create(resource, &mut object, &by(NOW));
     object
 }
 
@@ -282,7 +291,7 @@ fn an_update_that_has_not_been_defaulted_counts_the_same() {
     let catalogue = catalogue();
     let r = resource(&catalogue, "apps", "deployments");
     let mut old = deployment();
-    catalogue.prepare_create(r, &mut old, NOW);
+    catalogue.prepare_create(r, &mut old, &by(NOW));
     catalogue.apply_defaults(r, &mut old);
     let old: Value = serde_json::from_str(&old.to_string()).unwrap();
     let mut new = deployment();
@@ -304,4 +313,36 @@ fn an_empty_object_has_what_go_always_writes_and_no_defaults() {
     assert_eq!(empty["spec"]["replicas"], Value::Null);
     assert_eq!(empty["spec"]["strategy"], json!({}));
     assert_eq!(empty["status"], json!({}));
+}
+
+#[test]
+fn a_certificate_request_says_who_made_it_and_stays_what_it_was() {
+    let catalogue = catalogue();
+    let r = resource(
+        &catalogue,
+        "certificates.k8s.io",
+        "certificatesigningrequests",
+    );
+    let user = User {
+        name: "alice".to_owned(),
+        groups: vec!["devs".to_owned()],
+        ..User::default()
+    };
+    let mut object = json!({
+        "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "c"},
+        "spec": {"request": "YQ==", "signerName": "example.com/s", "usages": ["client auth"],
+            "username": "eve", "uid": "1", "groups": ["system:masters"], "extra": {"a": ["b"]}},
+    });
+    let create = Create {
+        now: NOW,
+        user: &user,
+    };
+    catalogue.prepare_create(r, &mut object, &create);
+    let spec = json!({"request": "YQ==", "signerName": "example.com/s", "usages": ["client auth"],
+        "username": "alice", "groups": ["devs"]});
+    assert_eq!(object["spec"], spec);
+
+    let mut other = object.clone();
+    other["spec"]["username"] = json!("eve");
+    assert_eq!(updated(&catalogue, r, other, &object)["spec"], spec);
 }

@@ -2,12 +2,19 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::Read as _;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use peerage_catalogue::{Catalogue, Resource, RuntimeConfig, rules, versions};
+use peerage_catalogue::{Catalogue, Create, Resource, RuntimeConfig, rules, versions};
+use peerage_core::User;
 use peerage_objects::json::Node;
 use peerage_objects::schema::decode;
 use serde_json::{Map, Value};
+
+/// A create by nobody in particular.
+fn by(now: &str) -> Create<'_> {
+    static NOBODY: LazyLock<User> = LazyLock::new(User::default);
+    Create { now, user: &NOBODY }
+}
 
 #[test]
 fn every_kind_type_field_and_function_of_the_table_is_there() {
@@ -115,7 +122,7 @@ fn created_objects_are_what_the_server_stored() {
         let mut object = decode(catalogue.types(), type_id, &request).unwrap().value;
         object["metadata"]["uid"] = stored["metadata"]["uid"].clone();
         catalogue.apply_defaults(resource, &mut object);
-        catalogue.prepare_create(resource, &mut object, "<time>");
+        catalogue.prepare_create(resource, &mut object, &by("<time>"));
         strip(&mut object, resource);
         strip(&mut stored, resource);
         let mut out = Vec::new();
@@ -211,7 +218,7 @@ fn errors_are_those_of_the_server() {
         };
         let mut object = decoded.value;
         catalogue.apply_defaults(resource, &mut object);
-        catalogue.prepare_create(resource, &mut object, "2026-01-01T00:00:00Z");
+        catalogue.prepare_create(resource, &mut object, &by("2026-01-01T00:00:00Z"));
         let causes = step["causes"].as_array().unwrap();
         let errors = catalogue.validate(resource, &object, None);
         all += causes.len();

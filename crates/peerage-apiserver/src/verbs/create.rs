@@ -27,6 +27,7 @@ pub(crate) async fn create(call: &Call, request: Body) -> Result<Response, ApiEr
         call.resource(),
         &mut object,
         call.info.namespace(),
+        &call.user,
     )
     .map_err(|e| e.status())?;
     for _ in 0..NAME_TRIES {

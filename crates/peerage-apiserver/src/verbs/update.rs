@@ -89,6 +89,7 @@ async fn create_on_update(
         call.resource(),
         &mut object,
         call.info.namespace(),
+        &call.user,
     )
     .map_err(|e| e.status())?;
     let committed = write::create(call, options, object).await?;

@@ -2,7 +2,8 @@
 //! what the catalogue's rules say of the rest.
 
 use jiff::Timestamp;
-use peerage_catalogue::{Catalogue, Resource};
+use peerage_catalogue::{Catalogue, Create, Resource};
+use peerage_core::User;
 use peerage_objects::meta::{self, Creation, Meta, MetaError};
 use serde_json::Value;
 
@@ -25,6 +26,7 @@ pub(crate) fn before_create(
     resource: &Resource,
     object: &mut Value,
     namespace: &str,
+    user: &User,
 ) -> Result<(), MetaError> {
     let uid = uuid::Uuid::new_v4().to_string();
     let now = Timestamp::now();
@@ -35,7 +37,8 @@ pub(crate) fn before_create(
         random: rand::random(),
     };
     meta::prepare_create(object, creation)?;
-    catalogue.prepare_create(resource, object, &peerage_objects::time::show(now));
+    let now = peerage_objects::time::show(now);
+    catalogue.prepare_create(resource, object, &Create { now: &now, user });
     Ok(())
 }
 

@@ -28,6 +28,7 @@ use serde_json::Value;
 
 pub use check::{Check, CheckKind, Format};
 pub use condition::Condition;
+pub use functions::Create;
 pub use known::unknown;
 pub use path::{FieldPath, Step};
 pub(crate) use table::Table;

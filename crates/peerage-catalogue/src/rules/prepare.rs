@@ -13,9 +13,8 @@ use crate::resource::Resource;
 const POD_GRACE: i64 = 30;
 
 impl Catalogue {
-    /// Prepares an object that is to be created: `metadata.uid` and `metadata.name` are set already. `now` is in
-    /// RFC 3339.
-    pub fn prepare_create(&self, resource: &Resource, object: &mut Value, now: &str) {
+    /// Prepares an object that is to be created: `metadata.uid` and `metadata.name` are set already.
+    pub fn prepare_create(&self, resource: &Resource, object: &mut Value, create: &Create<'_>) {
         let rules = &resource.rules;
         if resource.subresource("status").is_some() && !rules.keeps_status_on_create {
             take(object, "status");
@@ -24,7 +23,7 @@ impl Catalogue {
             path.put(object, value.clone());
         }
         for name in &rules.create_functions {
-            functions::run_create(name, object, &Create { now });
+            functions::run_create(name, object, create);
         }
         add_finalizers(object, &rules.finalizers);
         if rules.generation != Generation::None {

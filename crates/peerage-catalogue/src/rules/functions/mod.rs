@@ -5,6 +5,7 @@
 
 mod admission;
 mod autoscaling;
+mod certificates;
 mod daemonset;
 mod job;
 mod limits;
@@ -16,13 +17,17 @@ mod secret;
 mod service;
 mod workload;
 
+use peerage_core::User;
 use peerage_objects::field::FieldError;
 use serde_json::{Map, Value};
 
-/// What a create function may know besides the object.
-pub(super) struct Create<'a> {
-    /// RFC 3339.
-    pub(super) now: &'a str,
+/// What is known of a create besides the object.
+#[derive(Debug, Clone, Copy)]
+pub struct Create<'a> {
+    /// When, in RFC 3339.
+    pub now: &'a str,
+    /// Who creates it.
+    pub user: &'a User,
 }
 
 type Fields = Map<String, Value>;
@@ -69,6 +74,7 @@ const CREATES: &[(&str, CreateFn)] = &[
     ("pv-transition-time", metadata::volume_transition_time),
     ("taint-time", metadata::taint_time),
     ("api-service-local", admission::local_api_service),
+    ("csr-requester", certificates::requester),
 ];
 
 const UPDATES: &[(&str, UpdateFn)] = &[
@@ -76,6 +82,7 @@ const UPDATES: &[(&str, UpdateFn)] = &[
     ("namespace-finalizer", metadata::keep_namespace_finalizers),
     ("taint-time", metadata::keep_taint_time),
     ("service-given", service::keep_given),
+    ("csr-spec", certificates::keep_spec),
 ];
 
 const CHECKS: &[(&str, CheckFn)] = &[
