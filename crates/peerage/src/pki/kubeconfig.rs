@@ -1,6 +1,7 @@
 //! Kubeconfig files: several servers, one user, with certificates inside so that the file works wherever it is moved.
 //!
-//! Written here, and read as far as `peerage explain` needs it.
+//! Written here, and read for `peerage check`, `diff` and `explain`: certificates and tokens. What a user is known by
+//! otherwise (a program, a password) is an error that says so, never an anonymous request.
 
 use std::path::{Path, PathBuf};
 
