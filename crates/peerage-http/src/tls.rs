@@ -9,6 +9,7 @@ mod client;
 pub(crate) mod names;
 mod pem;
 mod server;
+mod verify;
 
 use std::io;
 use std::path::PathBuf;
@@ -16,11 +17,12 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 
-pub(crate) use client::noting_refused;
 pub use client::{ClientTls, ClientTlsOptions, DEFAULT_SERVER_NAME};
 pub use names::issuer;
 pub use pem::{Pem, bundle, certificates, roots};
 pub use server::{ServerTls, ServerTlsOptions, TlsPeer};
+pub(crate) use verify::noting_doubted;
+pub use verify::shown;
 
 /// Why TLS could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -79,4 +81,9 @@ impl TlsError {
 /// The one cryptography provider of the process.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+/// The application protocols that both sides offer, most wanted first.
+fn alpn() -> Vec<Vec<u8>> {
+    vec![b"h2".to_vec(), b"http/1.1".to_vec()]
 }

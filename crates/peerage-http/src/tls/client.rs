@@ -1,15 +1,13 @@
 //! The connecting side: which servers are believed, and which certificate is shown to them.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 
-use super::{Pem, TlsError, pem, provider};
+use super::verify::Servers;
+use super::{Pem, TlsError, alpn, pem, provider};
 use crate::reload::{Reload, Reloading};
 
 /// The name that every kube-apiserver's certificate has, and that peers are checked against whatever their
@@ -154,7 +152,7 @@ fn build(options: &ClientTlsOptions, bytes: &[Bytes]) -> Result<Configs, TlsErro
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Setup)?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Noting::new(roots)?));
+        .with_custom_certificate_verifier(Arc::new(Servers::of(roots)?));
     let mut config = match (pair, &options.identity) {
         ([certificate, key], Some((certificate_pem, key_pem))) => {
             let certificate_origin = certificate_pem.origin("client certificate");
@@ -174,81 +172,9 @@ fn build(options: &ClientTlsOptions, bytes: &[Bytes]) -> Result<Configs, TlsErro
     };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     let http1 = Arc::new(config.clone());
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = alpn();
     Ok(Configs {
         any: Arc::new(config),
         http1,
     })
-}
-
-tokio::task_local! {
-    /// The certificate that the handshake under way did not believe.
-    static REFUSED: RefCell<Option<CertificateDer<'static>>>;
-}
-
-/// Runs a handshake; the server's certificate comes with its outcome if it was not believed. rustls' errors do not say
-/// whose it is.
-pub(crate) async fn noting_refused<F: Future>(
-    handshake: F,
-) -> (F::Output, Option<CertificateDer<'static>>) {
-    let run = async {
-        let outcome = handshake.await;
-        (outcome, REFUSED.with(RefCell::take))
-    };
-    REFUSED.scope(RefCell::default(), run).await
-}
-
-/// webpki's judgement, with what it refuses kept for [`noting_refused`].
-#[derive(Debug)]
-struct Noting(Arc<WebPkiServerVerifier>);
-
-impl Noting {
-    fn new(roots: rustls::RootCertStore) -> Result<Self, TlsError> {
-        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider())
-            .build()
-            .map(Self)
-            .map_err(|error| TlsError::Setup(rustls::Error::General(error.to_string())))
-    }
-}
-
-impl ServerCertVerifier for Noting {
-    fn verify_server_cert(
-        &self,
-        leaf: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let verified = self
-            .0
-            .verify_server_cert(leaf, intermediates, name, ocsp, now);
-        if verified.is_err() {
-            // Elsewhere than in such a handshake nobody asks for it.
-            let _ = REFUSED.try_with(|it| it.replace(Some(leaf.clone().into_owned())));
-        }
-        verified
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls12_signature(message, leaf, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls13_signature(message, leaf, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
-    }
 }

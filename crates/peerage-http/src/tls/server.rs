@@ -5,14 +5,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+use rustls::pki_types::CertificateDer;
+use rustls::{DistinguishedName, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
-use super::{Pem, TlsError, pem, provider};
+use super::verify::Clients;
+use super::{Pem, TlsError, alpn, pem, provider};
 use crate::reload::{Reload, Reloading};
 
 /// What [`ServerTls`] is made of.
@@ -36,7 +34,7 @@ impl ServerTlsOptions {
             certificate,
             key,
             client_cas: Vec::new(),
-            alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            alpn: alpn(),
         }
     }
 
@@ -104,11 +102,10 @@ fn build(options: &ServerTlsOptions, bytes: &[Bytes]) -> Result<ServerConfig, Tl
             }
         }
     }
-    let provider = provider();
-    let mut config = ServerConfig::builder_with_provider(provider.clone())
+    let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Setup)?
-        .with_client_cert_verifier(Arc::new(AnyClient { provider, hints }))
+        .with_client_cert_verifier(Arc::new(Clients::any(hints)))
         .with_single_cert(
             pem::certificates(certificate, &certificate_origin)?,
             pem::key(key, &key_origin)?,
@@ -120,66 +117,6 @@ fn build(options: &ServerTlsOptions, bytes: &[Bytes]) -> Result<ServerConfig, Tl
         })?;
     config.alpn_protocols.clone_from(&options.alpn);
     Ok(config)
-}
-
-/// Takes every certificate whose private key the client proves to hold; `peerage-auth` verifies the chain.
-#[derive(Debug)]
-struct AnyClient {
-    provider: Arc<CryptoProvider>,
-    hints: Vec<DistinguishedName>,
-}
-
-impl ClientCertVerifier for AnyClient {
-    fn client_auth_mandatory(&self) -> bool {
-        false
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &self.hints
-    }
-
-    fn verify_client_cert(
-        &self,
-        _leaf: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _now: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(
-            message,
-            leaf,
-            signature,
-            &self.provider.signature_verification_algorithms,
-        )
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(
-            message,
-            leaf,
-            signature,
-            &self.provider.signature_verification_algorithms,
-        )
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
 }
 
 /// What the TLS handshake told about the client. Shared by all requests of the connection.

@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use super::UpstreamOptions;
 use super::error::{Cause, tls_cause, tls_detail};
 use crate::io::{Observed, Traffic};
-use crate::tls::noting_refused;
+use crate::tls::noting_doubted;
 use crate::{Body, BoxError};
 
 /// Something both `TcpStream` and a TLS stream are.
@@ -143,12 +143,12 @@ async fn secure(
     // rustls asks for 4 KiB at a time, which for a long list are four system calls for each TLS record.
     let tcp = BufReader::with_capacity(READ, tcp);
     let expected = name.to_str().into_owned();
-    let handshake = noting_refused(TlsConnector::from(config).connect(name, tcp));
+    let handshake = noting_doubted(TlsConnector::from(config).connect(name, tcp));
     match timeout(options.handshake_timeout, handshake).await {
         Err(_) => Err(Failure::timed_out(Cause::TlsTimeout)),
-        Ok((Err(error), refused)) => {
+        Ok((Err(error), doubted)) => {
             let cause = tls_cause(&error);
-            let detail = tls_detail(cause, &error, &expected, refused.as_ref());
+            let detail = tls_detail(cause, &error, &expected, doubted.first());
             Err(Failure::new(cause, detail))
         }
         Ok((Ok(stream), _)) => {

@@ -313,16 +313,16 @@ pub(crate) fn tls_detail(
     cause: Cause,
     error: &io::Error,
     expected: &str,
-    refused: Option<&CertificateDer<'_>>,
+    doubted: Option<&CertificateDer<'_>>,
 ) -> String {
-    match (cause, refused) {
-        (Cause::TlsName, Some(refused)) => format!(
+    match (cause, doubted) {
+        (Cause::TlsName, Some(doubted)) => format!(
             "it is for {}, not for {expected:?} (a gateway's --peer-server-name)",
-            names::hosts(refused)
+            names::hosts(doubted)
         ),
-        (Cause::TlsIssuer, Some(refused)) => format!(
+        (Cause::TlsIssuer, Some(doubted)) => format!(
             "it was issued by {}, which the CA file (--peer-ca-file for servers and peers) does not vouch for",
-            names::issuer(refused)
+            names::issuer(doubted)
         ),
         _ => error.to_string(),
     }

@@ -3,15 +3,15 @@
 //! Nothing is sent on such a connection: whoever wants to talk to a server checks its certificate first. Judging the
 //! certificates is [`verify`]'s, with the verifier of every other connection.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use peerage_http::tls;
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::CryptoProvider;
+use rustls::client::danger::ServerCertVerifier as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::{CertificateError, Error};
 use tokio::net::TcpStream;
 
 /// What a server showed.
@@ -50,94 +50,14 @@ pub(super) async fn shake(
 
 async fn try_shake(address: &str, server_name: &str) -> Result<Handshake, HandshakeError> {
     let begun = Instant::now();
-    let tls = |e: &dyn std::fmt::Display| HandshakeError::Tls(e.to_string());
-    let name = ServerName::try_from(server_name.to_owned()).map_err(|e| tls(&e))?;
     let tcp = TcpStream::connect(address)
         .await
         .map_err(|e| HandshakeError::Connect(e.to_string()))?;
-    let recorder = Arc::new(Recorder {
-        provider: provider(),
-        seen: Mutex::default(),
-    });
-    let mut config = ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .map_err(|e| tls(&e))?
-        .dangerous()
-        .with_custom_certificate_verifier(recorder.clone())
-        .with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-    let outcome = connector.connect(name, tcp).await;
-    let certificates = recorder.take();
-    // A server that ends the handshake after having shown its certificates wants a client's.
-    if let (Err(e), true) = (&outcome, certificates.is_empty()) {
-        return Err(tls(e));
-    }
+    let certificates = tls::shown(tcp, server_name).await;
     Ok(Handshake {
-        certificates,
+        certificates: certificates.map_err(|e| HandshakeError::Tls(e.to_string()))?,
         took: begun.elapsed(),
     })
-}
-
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
-}
-
-/// Takes whatever certificates are shown; the handshake's signatures are checked all the same.
-#[derive(Debug)]
-struct Recorder {
-    provider: Arc<CryptoProvider>,
-    seen: Mutex<Vec<CertificateDer<'static>>>,
-}
-
-impl Recorder {
-    fn take(&self) -> Vec<CertificateDer<'static>> {
-        let mut seen = self.seen.lock().unwrap_or_else(|e| e.into_inner());
-        std::mem::take(&mut seen)
-    }
-}
-
-impl ServerCertVerifier for Recorder {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let mut seen = self.seen.lock().unwrap_or_else(|e| e.into_inner());
-        *seen = std::iter::once(end_entity)
-            .chain(intermediates)
-            .map(|it| it.clone().into_owned())
-            .collect();
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        algorithms.supported_schemes()
-    }
 }
 
 /// What is wrong with a server's certificate.
@@ -165,9 +85,9 @@ pub(super) fn verify(
     now: Timestamp,
 ) -> Result<(), Wrong> {
     let other = |e: &dyn std::fmt::Display| Wrong::Other(e.to_string());
-    let roots =
-        peerage_http::tls::roots(authorities.as_bytes(), "CA bundle").map_err(|e| other(&e))?;
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider())
+    let roots = tls::roots(authorities.as_bytes(), "CA bundle").map_err(|e| other(&e))?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
         .build()
         .map_err(|e| other(&e))?;
     let Some((leaf, intermediates)) = chain.split_first() else {
