@@ -9,6 +9,7 @@
 //! | [`ours`] | `peerage store` and `peerage apiserver` beside them, in the same form |
 //! | [`gateway`] | `peerage gateway` in front of them |
 //! | [`controllers`] | a real kube-controller-manager |
+//! | [`kubelet`] | a node with pods that can be attached to |
 //! | [`clients`] | programs over the usual client libraries, and Helm |
 //! | [`plane`] | a store and several servers with one set of certificates |
 //!
@@ -39,6 +40,7 @@ pub mod clients;
 pub mod controllers;
 pub mod etcd;
 pub mod gateway;
+pub mod kubelet;
 pub mod ours;
 pub mod plane;
 pub mod ports;
@@ -49,5 +51,6 @@ pub use clients::{Follower, LIBRARIES, Library};
 pub use controllers::ControllerManager;
 pub use etcd::{Etcd, EtcdCluster, EtcdSpec};
 pub use gateway::{Gateway, GatewaySpec, RunningGateway};
+pub use kubelet::Kubelet;
 pub use ours::{PeerageApiserver, PeerageStore};
 pub use plane::{Backend, ControlPlane, Lent, Logs, Shared};

@@ -39,6 +39,7 @@ impl Pki {
         pki.client("admin", "admin", &["system:masters"]);
         pki.client("alice", "alice", &["devs"]);
         pki.client("etcd-client", "root", &[]);
+        pki.client("kubelet-client", "kube-apiserver-kubelet-client", &[]);
         pki.token_key("sa");
         pki
     }

@@ -282,7 +282,7 @@ impl ApiserverSpec {
 }
 
 /// Flags that name files of the certificates' directory.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 11] = [
     ("tls-cert-file", "server.crt"),
     ("tls-private-key-file", "server.key"),
     ("client-ca-file", "ca.crt"),
@@ -291,6 +291,9 @@ const FILES: [(&str, &str); 8] = [
     ("proxy-client-key-file", "front-proxy-client.key"),
     ("service-account-key-file", "sa.pub"),
     ("service-account-signing-key-file", "sa.key"),
+    ("kubelet-certificate-authority", "ca.crt"),
+    ("kubelet-client-certificate", "kubelet-client.crt"),
+    ("kubelet-client-key", "kubelet-client.key"),
 ];
 
 /// The same, towards a store with TLS.

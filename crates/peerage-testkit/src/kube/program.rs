@@ -15,6 +15,8 @@ pub enum Program<'a> {
     KubeControllerManager(&'a str),
     /// etcd, of `3.6`.
     Etcd(&'a str),
+    /// The project's own part of a kubelet.
+    Kubelet,
 }
 
 impl Program<'_> {
@@ -26,6 +28,7 @@ impl Program<'_> {
                 (format!("kubernetes-{version}"), "kube-controller-manager")
             }
             Self::Etcd(version) => (format!("etcd-{version}"), "etcd"),
+            Self::Kubelet => ("kubelet".to_owned(), "kubelet"),
         };
         let built = tokio::task::spawn_blocking(move || build(&module, program));
         built.await.unwrap()

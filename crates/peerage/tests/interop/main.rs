@@ -23,6 +23,7 @@
 //! | `pair` | that the real servers are what the other suites take them for |
 //! | `shared_objects` | that a real kube-apiserver and ours on one etcd read and write each other's objects |
 //! | `sources` | that a gateway finds real servers by their Leases, their endpoint keys and a file, and lets nothing fall |
+//! | `sessions` | that exec, attach, cp, port-forward and logs reach a node through a gateway, whatever kubectl speaks |
 //! | `store_on_etcd` | the store's conformance suite on real etcds |
 //! | `table` | each row of the README's table, with kube-apiserver's own proxy beside it |
 
@@ -45,6 +46,7 @@ mod kube_on_store;
 mod kubectl;
 mod load;
 mod pair;
+mod sessions;
 mod shared_objects;
 mod sources;
 mod store_on_etcd;
