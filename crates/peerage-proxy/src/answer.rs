@@ -37,7 +37,9 @@ impl Form {
 
     /// Says why the proxy refuses the request.
     pub(crate) fn refuse(&self, call: &Call, error: &ProxyError) -> Response {
-        call.shared.metrics.refused(error, &call.info);
+        call.shared
+            .metrics
+            .refused(error, &call.info, &call.snapshot.view);
         let usual = call.shared.options.forward.retry_after;
         let after = error.retry_after(usual).map(|after| {
             let rounded_up = after.as_secs() + u64::from(after.subsec_nanos() > 0);

@@ -109,7 +109,7 @@ pub(crate) fn answer(call: &Call, asked: &Asked, request: &Request) -> Option<Re
         Found::Nowhere => return None,
         Found::NotNow(why) => {
             let why = why.to_owned();
-            return Some(form.refuse(call, &ProxyError::NotKnown { why, listed: false }));
+            return Some(form.refuse(call, &ProxyError::NotKnown { why }));
         }
     };
     if asked.is_routed() && *request.method() != Method::GET {

@@ -15,10 +15,10 @@ use http::StatusCode;
 pub(crate) enum ProxyError {
     /// Nobody is known for sure to serve the API, or not to.
     #[error("it is not known for certain whether this API is served: {why}")]
-    NotKnown { why: String, listed: bool },
+    NotKnown { why: String },
     /// A peer sent a request here that this server does not serve and may not send on.
     #[error("a peer sent this request here, but this server does not serve it: {why}")]
-    NotForPeers { why: String, listed: bool },
+    NotForPeers { why: String },
     /// It is a write, only the newest server may do it, and it is not known whether that is this one.
     #[error(
         "it is not known yet which version the server {peer} serves, and only the newest may write what several servers have (--writes=newest)"
@@ -93,14 +93,6 @@ impl ProxyError {
             | ProxyError::Identity
             | ProxyError::Impersonation => None,
             _ => Some(usual.max(Duration::from_secs(1))),
-        }
-    }
-
-    /// Whether some server's documents list what was asked for, so that its name is one of a bounded number.
-    pub(crate) fn is_about_listed_api(&self) -> bool {
-        match self {
-            ProxyError::NotKnown { listed, .. } | ProxyError::NotForPeers { listed, .. } => *listed,
-            _ => true,
         }
     }
 

@@ -361,7 +361,7 @@ impl<'a> Forward<'a> {
                 ("silent", ProxyError::WentSilent { peer })
             }
         };
-        self.shared.metrics.request_failed(&peer.id, reason);
+        peer.counts.attempt_failed(reason);
         if let Some(held_back) = self.shared.log_gate.pass(Instant::now()) {
             tracing::warn!(
                 peer = &*peer.id,

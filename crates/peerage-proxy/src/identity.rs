@@ -141,7 +141,7 @@ pub(crate) fn note(shared: &Shared, peer: &Peer, link: &Link) {
                 link.address
             );
             tracing::warn!(peer = &*peer.id, certificate = %now, "{message}");
-            shared.metrics.identity(&peer.id, "changed_hands");
+            peer.counts.error("changed_hands");
             peer.forget();
             peer.set_remark(message);
         }
@@ -238,14 +238,14 @@ impl Twins {
             tokio::spawn(compare(shared.clone(), pair, of));
         } else {
             drop(known);
-            self.say_too_many(shared, first, second);
+            self.say_too_many(first, second);
         }
         same == Some(true)
     }
 
-    fn say_too_many(&self, shared: &Shared, first: &Peer, second: &Peer) {
+    fn say_too_many(&self, first: &Peer, second: &Peer) {
         if let Some(held_back) = self.log_gate.pass(Instant::now()) {
-            shared.metrics.identity(&second.id, "not_compared");
+            second.counts.error("not_compared");
             tracing::warn!(
                 peer = &*second.id,
                 first = &*first.id,

@@ -1,40 +1,37 @@
 //! What the proxy counts: Kubernetes' own series under their own names, and one set per peer.
 //!
-//! Gauges of peers are read from the snapshot when they are scraped, so a peer that has gone has none.
+//! What is told of each peer goes when the peer is forgotten ([`peers`]).
 //!
 //! Differs: kube-apiserver counts a rerouted request when it is over, upgrades as code 0 and connection failures as
 //! code 503 only; here every forwarded request is counted when its head is there, a tunnel as 101, and failures
 //! have a reason.
+//!
+//! Invariant: nothing that a client makes up becomes a label, only what some server's documents list; so the number of
+//! series is bounded.
 
-use std::fmt;
-use std::sync::{Arc, Weak};
+mod peers;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use peerage_core::RequestInfo;
+use peerage_core::{Depth, Documents, PeerView, RequestInfo, Target};
 use peerage_http::metrics::Registry;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::histogram::Histogram;
-use tokio::time::Instant;
 
 use crate::error::ProxyError;
-use crate::shared::{Known, Shared};
+use crate::peer::Peer;
+use crate::shared::Shared;
 
-/// From a local cache to the longest wait for a first byte.
-const LATENCY_BUCKETS: [f64; 12] = [
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 15.0, 60.0,
-];
-
-type Api = [(&'static str, String); 4];
+pub(crate) use peers::PeerCounts;
 
 /// The counters of one proxy.
 #[derive(Clone)]
 pub(crate) struct ProxyMetrics {
-    rerouted: Family<Vec<(&'static str, String)>, Counter>,
-    proxy_errors: Family<Vec<(&'static str, String)>, Counter>,
+    rerouted: Family<ReroutedLabels, Counter>,
+    proxy_errors: Family<ProxyErrorLabels, Counter>,
     sync_errors: Family<SyncLabels, Counter>,
     pub(crate) aggregated: Counter,
     pub(crate) merged_hits: Counter,
@@ -44,9 +41,22 @@ pub(crate) struct ProxyMetrics {
     pub(crate) refused_hops: Counter,
     pub(crate) unknown: Counter,
     refused: Family<ReasonLabels, Counter>,
-    requests: Family<OutcomeLabels, Counter>,
-    errors: Family<ErrorLabels, Counter>,
-    latency: Family<PeerLabels, Histogram, fn() -> Histogram>,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ReroutedLabels {
+    code: u16,
+    group: String,
+    version: String,
+    resource: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ProxyErrorLabels {
+    r#type: &'static str,
+    group: String,
+    version: String,
+    resource: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -56,23 +66,6 @@ struct SyncLabels {
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ReasonLabels {
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct PeerLabels {
-    peer: Arc<str>,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct OutcomeLabels {
-    peer: Arc<str>,
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ErrorLabels {
-    peer: Arc<str>,
     reason: &'static str,
 }
 
@@ -90,130 +83,64 @@ impl ProxyMetrics {
             refused_hops: Counter::default(),
             unknown: Counter::default(),
             refused: Family::default(),
-            requests: Family::default(),
-            errors: Family::default(),
-            latency: Family::new_with_constructor(|| Histogram::new(LATENCY_BUCKETS)),
         }
     }
 
     /// The head of a peer's answer is there.
     pub(crate) fn rerouted(
         &self,
-        peer: &Arc<str>,
+        peer: &Peer,
         info: &RequestInfo<'_>,
         status: StatusCode,
         took: Duration,
     ) {
-        self.rerouted
-            .get_or_create(&api("code", status.as_str(), info).to_vec())
-            .inc();
-        let outcome = match status.as_u16() {
-            101 => "tunnel",
-            200..=399 => "answered",
-            400..=499 => "client_error",
-            _ => "server_error",
+        let listed = peer.documents().is_some_and(|it| lists(&it.served, info));
+        let [group, version, resource] = names(info, listed);
+        let labels = ReroutedLabels {
+            code: status.as_u16(),
+            group,
+            version,
+            resource,
         };
-        self.requests
-            .get_or_create(&OutcomeLabels {
-                peer: peer.clone(),
-                outcome,
-            })
-            .inc();
-        self.latency
-            .get_or_create(&PeerLabels { peer: peer.clone() })
-            .observe(took.as_secs_f64());
-    }
-
-    /// An attempt with this peer failed.
-    pub(crate) fn request_failed(&self, peer: &Arc<str>, reason: &'static str) {
-        let peer = peer.clone();
-        self.requests
-            .get_or_create(&OutcomeLabels {
-                peer: peer.clone(),
-                outcome: "failed",
-            })
-            .inc();
-        self.errors
-            .get_or_create(&ErrorLabels { peer, reason })
-            .inc();
-    }
-
-    /// An answer of this peer broke off because it paused for too long.
-    pub(crate) fn answer_stalled(&self, peer: &Arc<str>) {
-        let (peer, reason) = (peer.clone(), "stalled");
-        self.errors
-            .get_or_create(&ErrorLabels { peer, reason })
-            .inc();
+        self.rerouted.get_or_create(&labels).inc();
+        peer.counts.answered(status, took);
     }
 
     /// The proxy refused a request.
-    pub(crate) fn refused(&self, error: &ProxyError, info: &RequestInfo<'_>) {
+    pub(crate) fn refused(&self, error: &ProxyError, info: &RequestInfo<'_>, view: &PeerView) {
         let reason = error.reason();
         self.refused.get_or_create(&ReasonLabels { reason }).inc();
-        let kind = match error {
+        let r#type = match error {
             ProxyError::NoneUsable | ProxyError::NotKnown { .. } => "endpoint_resolution",
             _ => "proxy_transport",
         };
-        let mut labels = api("type", kind, info);
-        if !error.is_about_listed_api() {
-            // What clients make up is no label.
-            labels[1..].iter_mut().for_each(|(_, name)| name.clear());
-        }
-        self.proxy_errors.get_or_create(&labels.to_vec()).inc();
+        let of_peers = view.peers().filter_map(|(it, _)| it.documents.as_ref());
+        let mut all = view.local_documents().into_iter().chain(of_peers);
+        let [group, version, resource] = names(info, all.any(|it| lists(it, info)));
+        let labels = ProxyErrorLabels {
+            r#type,
+            group,
+            version,
+            resource,
+        };
+        self.proxy_errors.get_or_create(&labels).inc();
     }
 
     /// A discovery document was asked for.
     pub(crate) fn discovery_fetched(&self, status: StatusCode) {
-        let none = String::new;
-        let labels: Api = [
-            ("code", status.as_str().to_owned()),
-            ("group", none()),
-            ("version", none()),
-            ("resource", none()),
-        ];
-        self.rerouted.get_or_create(&labels.to_vec()).inc();
+        let labels = ReroutedLabels {
+            code: status.as_u16(),
+            group: String::new(),
+            version: String::new(),
+            resource: String::new(),
+        };
+        self.rerouted.get_or_create(&labels).inc();
     }
 
     /// A peer's documents could not be had.
-    pub(crate) fn sync_error(&self, peer: &Arc<str>, reason: &'static str) {
+    pub(crate) fn sync_error(&self) {
         let r#type = "fetch_discovery";
         self.sync_errors.get_or_create(&SyncLabels { r#type }).inc();
-        let peer = peer.clone();
-        self.errors
-            .get_or_create(&ErrorLabels { peer, reason })
-            .inc();
-    }
-
-    /// A peer answered documents that are not its own.
-    pub(crate) fn merged_documents(&self, peer: &Arc<str>) {
-        let (peer, reason) = (peer.clone(), "merged_documents");
-        self.errors
-            .get_or_create(&ErrorLabels { peer, reason })
-            .inc();
-    }
-
-    /// A peer did not say which version it serves.
-    pub(crate) fn version_unsaid(&self, peer: &Arc<str>) {
-        let (peer, reason) = (peer.clone(), "version");
-        self.errors
-            .get_or_create(&ErrorLabels { peer, reason })
-            .inc();
-    }
-
-    /// A peer's document of OpenAPI version 2 could not be had.
-    pub(crate) fn openapi_failed(&self, peer: &Arc<str>) {
-        let (peer, reason) = (peer.clone(), "openapi");
-        self.errors
-            .get_or_create(&ErrorLabels { peer, reason })
-            .inc();
-    }
-
-    /// Who answers at a peer's address is not who should.
-    pub(crate) fn identity(&self, peer: &Arc<str>, reason: &'static str) {
-        let peer = peer.clone();
-        self.errors
-            .get_or_create(&ErrorLabels { peer, reason })
-            .inc();
     }
 
     /// A peer has an endpoint key, but no address in it.
@@ -229,10 +156,7 @@ impl ProxyMetrics {
             self.register_merging(registry);
         }
         self.register_own(registry);
-        for (name, help, read) in GAUGES {
-            let shared = Arc::downgrade(shared);
-            registry.register(name, help, PeerGauge { shared, read });
-        }
+        peers::register(registry, shared);
     }
 
     fn register_upstream(&self, registry: &Registry) {
@@ -263,21 +187,6 @@ impl ProxyMetrics {
 
     fn register_own(&self, registry: &Registry) {
         registry.register(
-            "peerage_peer_requests_total",
-            "Attempts to send a request to a peer, by what came of it",
-            self.requests.clone(),
-        );
-        registry.register(
-            "peerage_peer_errors_total",
-            "Failed requests to and polls of a peer, by reason",
-            self.errors.clone(),
-        );
-        registry.register(
-            "peerage_peer_latency_seconds",
-            "Time from a request's arrival to the head of the peer's answer",
-            self.latency.clone(),
-        );
-        registry.register(
             "peerage_proxy_refused_total",
             "Requests that the proxy itself refused, by reason",
             self.refused.clone(),
@@ -300,78 +209,20 @@ impl ProxyMetrics {
     }
 }
 
-fn api(first: &'static str, value: &str, info: &RequestInfo<'_>) -> Api {
-    [
-        (first, value.to_owned()),
-        ("group", info.api_group().to_owned()),
-        ("version", info.api_version().to_owned()),
-        ("resource", info.resource().to_owned()),
-    ]
+/// Whether these documents have what the request names.
+fn lists(documents: &Documents, info: &RequestInfo<'_>) -> bool {
+    let target = Target {
+        group: info.api_group(),
+        version: info.api_version(),
+        resource: info.resource(),
+        subresource: "",
+        verb: "",
+    };
+    documents.find(&target).depth >= Depth::Resource
 }
 
-type Read = fn(&Known, Instant) -> f64;
-
-const GAUGES: [(&str, &str, Read); 5] = [
-    (
-        "peerage_peer_document_age_seconds",
-        "Time since a peer's documents were last known to be right; -1 if there are none",
-        |known, now| {
-            known
-                .peer
-                .documents()
-                .map_or(-1.0, |d| (now - d.checked).as_secs_f64())
-        },
-    ),
-    (
-        "peerage_peer_live",
-        "Whether a peer is registered as serving",
-        |known, _| f64::from(u8::from(known.standing == crate::record::Standing::Live)),
-    ),
-    (
-        "peerage_peer_answering",
-        "Whether a peer answers what it is asked",
-        |known, _| f64::from(u8::from(!known.peer.health.is_open())),
-    ),
-    (
-        "peerage_peer_ready",
-        "Whether a peer's readyz was good when last asked",
-        |known, _| f64::from(u8::from(known.peer.health.is_ready())),
-    ),
-    (
-        "peerage_peer_streams",
-        "Requests, watches and tunnels that a peer has in hand",
-        |known, _| known.peer.health.in_flight() as f64,
-    ),
-];
-
-/// One gauge for each peer of the snapshot.
-struct PeerGauge {
-    shared: Weak<Shared>,
-    read: Read,
-}
-
-impl EncodeMetric for PeerGauge {
-    fn encode(&self, mut encoder: MetricEncoder) -> fmt::Result {
-        let Some(shared) = self.shared.upgrade() else {
-            return Ok(());
-        };
-        let now = Instant::now();
-        for (id, known) in &shared.snapshot.load().peers {
-            let labels = PeerLabels { peer: id.clone() };
-            encoder
-                .encode_family(&labels)?
-                .encode_gauge(&(self.read)(known, now))?;
-        }
-        Ok(())
-    }
-
-    fn metric_type(&self) -> MetricType {
-        MetricType::Gauge
-    }
-}
-
-impl fmt::Debug for PeerGauge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PeerGauge").finish_non_exhaustive()
-    }
+/// Group, version and resource, or nothing if no server lists them: then the client may have made them up.
+fn names(info: &RequestInfo<'_>, listed: bool) -> [String; 3] {
+    let names = [info.api_group(), info.api_version(), info.resource()];
+    names.map(|name| String::from(if listed { name } else { "" }))
 }

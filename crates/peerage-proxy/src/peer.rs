@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use crate::health::Health;
 use crate::identity::Fingerprint;
 use crate::log_gate::LogGate;
+use crate::metrics::PeerCounts;
 use crate::openapi::PeerIndex;
 use crate::version::ApiVersion;
 
@@ -29,6 +30,7 @@ use crate::version::ApiVersion;
 pub(crate) struct Peer {
     pub(crate) id: Arc<str>,
     pub(crate) health: Arc<Health>,
+    pub(crate) counts: PeerCounts,
     /// Since when it is registered.
     pub(crate) met: Instant,
     /// Wakes its poller.
@@ -177,6 +179,7 @@ impl Peer {
         Peer {
             id,
             health: Arc::default(),
+            counts: PeerCounts::default(),
             met: Instant::now(),
             poke: Notify::new(),
             link: ArcSwapOption::empty(),

@@ -215,7 +215,7 @@ async fn learn_version(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) 
             }
         }
         Err(error) => {
-            shared.metrics.version_unsaid(&peer.id);
+            peer.counts.error("version");
             if let Some(held_back) = peer.log_gate.pass(Instant::now()) {
                 let known = peer.version().map(|it| it.to_string());
                 tracing::warn!(
@@ -349,7 +349,7 @@ async fn publish(
     };
     if not_own > 0 {
         let before = old.map_or(0, |old| old.not_own);
-        say_merged(asker.shared, peer, not_own, before);
+        say_merged(peer, not_own, before);
     }
     let nothing = Documents::default();
     let before = old.map_or(&nothing, |old| &old.served);
@@ -385,8 +385,8 @@ fn is_listed(
     group.is_some_and(|group| group.version(version).is_some())
 }
 
-fn say_merged(shared: &Shared, peer: &Peer, not_own: usize, before: usize) {
-    shared.metrics.merged_documents(&peer.id);
+fn say_merged(peer: &Peer, not_own: usize, before: usize) {
+    peer.counts.error("merged_documents");
     if not_own == before {
         return;
     }
@@ -399,7 +399,8 @@ fn say_merged(shared: &Shared, peer: &Peer, not_own: usize, before: usize) {
 
 fn report(shared: &Shared, peer: &Peer, error: &RoundError) {
     let reason = error.reason();
-    shared.metrics.sync_error(&peer.id, reason);
+    shared.metrics.sync_error();
+    peer.counts.error(reason);
     let kind = error.kind();
     if peer.trouble().is_none_or(|before| before.kind != kind) {
         // Who answers there may be another one than before.

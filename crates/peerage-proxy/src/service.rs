@@ -180,13 +180,11 @@ impl Call {
             Route::Unknown(_) => Plan::Unknown,
             Route::Unsure { reason, .. } => {
                 let why = reason.to_string();
-                let listed =
-                    !matches!(reason, UnsureReason::NotSynced | UnsureReason::PeerNotHeard);
                 Plan::Refuse(if self.verified {
                     self.shared.metrics.refused_hops.inc();
-                    ProxyError::NotForPeers { why, listed }
+                    ProxyError::NotForPeers { why }
                 } else {
-                    ProxyError::NotKnown { why, listed }
+                    ProxyError::NotKnown { why }
                 })
             }
             Route::Forward { candidates, reason } => {
@@ -200,7 +198,7 @@ impl Call {
                     if peers.is_empty() {
                         self.shared.metrics.refused_hops.inc();
                         let why = UnsureReason::AlreadySent.to_string();
-                        return Plan::Refuse(ProxyError::NotForPeers { why, listed: true });
+                        return Plan::Refuse(ProxyError::NotForPeers { why });
                     }
                 }
                 Plan::Forward(peers, Why::Listed(reason))

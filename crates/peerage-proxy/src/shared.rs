@@ -53,6 +53,8 @@ pub(crate) struct Snapshot {
     pub(crate) peers: HashMap<Arc<str>, Known>,
     /// Registered addresses that are not counted as servers, and why.
     pub(crate) aside: Vec<(Arc<Peer>, Aside)>,
+    /// All that are registered or were lately, whether they count or not, by ID.
+    pub(crate) remembered: Vec<Arc<Peer>>,
     elsewhere: OnceLock<Elsewhere>,
 }
 
@@ -69,6 +71,7 @@ impl Snapshot {
             view,
             peers,
             aside: Vec::new(),
+            remembered: Vec::new(),
             elsewhere: OnceLock::new(),
         }
     }

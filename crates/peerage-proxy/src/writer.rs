@@ -125,6 +125,8 @@ impl Writer {
         let aside = aside.filter_map(|it| Some((it.peer.clone(), it.aside.clone()?)));
         let mut snapshot = Snapshot::new(view, peers);
         snapshot.aside = aside.collect();
+        snapshot.remembered = self.peers.values().map(|it| it.peer.clone()).collect();
+        snapshot.remembered.sort_by(|a, b| a.id.cmp(&b.id));
         self.shared.snapshot.store(Arc::new(snapshot));
         self.shared.views.send_modify(|count| *count += 1);
     }
@@ -239,7 +241,7 @@ impl Writer {
             }
         }
         for (id, it) in &mut self.peers {
-            it.put_aside(&self.shared, found.remove(id));
+            it.put_aside(found.remove(id));
         }
         let peers = &self.peers;
         self.shared.twins.keep(|id| peers.contains_key(id));
@@ -354,7 +356,7 @@ impl Remembered {
         self.standing = standing;
     }
 
-    fn put_aside(&mut self, shared: &Shared, aside: Option<Aside>) {
+    fn put_aside(&mut self, aside: Option<Aside>) {
         if self.aside == aside {
             return;
         }
@@ -363,7 +365,7 @@ impl Remembered {
                 let link = self.peer.link();
                 let address = link.map(|it| it.address.to_string()).unwrap_or_default();
                 tracing::warn!(peer = &*self.peer.id, "{}", aside.message(&address));
-                shared.metrics.identity(&self.peer.id, aside.kind());
+                self.peer.counts.error(aside.kind());
             }
             None => tracing::info!(peer = &*self.peer.id, "an address counts as a server again"),
         }

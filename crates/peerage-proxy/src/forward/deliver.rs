@@ -72,7 +72,7 @@ impl Forward<'_> {
 
     fn lacks(&self, peer: &Peer) {
         peer.disprove(self.info);
-        self.shared.metrics.request_failed(&peer.id, "lacks");
+        peer.counts.attempt_failed("lacks");
         if let Some(held_back) = self.shared.log_gate.pass(Instant::now()) {
             tracing::warn!(
                 peer = &*peer.id,
@@ -122,7 +122,7 @@ impl Forward<'_> {
         let (shared, peer) = (self.shared.clone(), peer.clone());
         let pause = shared.options.forward.pause;
         body::bounded(body, pause, move || {
-            shared.metrics.answer_stalled(&peer.id);
+            peer.counts.error("stalled");
             peer.poke.notify_one();
             if let Some(held_back) = shared.log_gate.pass(Instant::now()) {
                 tracing::warn!(
@@ -146,9 +146,8 @@ impl Forward<'_> {
     }
 
     fn record(&self, peer: &Peer, status: StatusCode) {
-        self.shared
-            .metrics
-            .rerouted(&peer.id, self.info, status, self.started.elapsed());
+        let took = self.started.elapsed();
+        self.shared.metrics.rerouted(peer, self.info, status, took);
         self.audit.sent(&peer.id, self.why.word());
         if self.shared.options.log_requests {
             tracing::info!(

@@ -104,7 +104,7 @@ async fn front(
     if !snapshot.view.synced() {
         let why = "not every server has said yet what it serves".to_owned();
         let form = Form::of(&request, &call.info);
-        return Ok(form.refuse(&call, &ProxyError::NotKnown { why, listed: false }));
+        return Ok(form.refuse(&call, &ProxyError::NotKnown { why }));
     }
     match asked {
         Asked::Document(path) => match elsewhere.get(&path) {

@@ -268,7 +268,7 @@ async fn read(shared: &Shared, own_id: &str, peer: &Peer, deadline: Instant) -> 
         Ok(Fetched::Document { bytes, .. }) => Some(bytes),
         Ok(Fetched::Unchanged) => None,
         Err(error) => {
-            shared.metrics.openapi_failed(&peer.id);
+            peer.counts.error("openapi");
             if let Some(held_back) = peer.log_gate.pass(Instant::now()) {
                 tracing::warn!(
                     peer = &*peer.id,

@@ -310,6 +310,50 @@ async fn a_server_that_answers_nonsense_costs_nobody_else_anything() {
     }
 }
 
+/// Anybody may ask for anything: what no server lists is no label.
+#[tokio::test]
+async fn names_that_clients_make_up_are_counted_without_them() {
+    let mut documents = documents::new();
+    let mut down = group("down.example.com", &[("v1", &[])]);
+    down["versions"][0]["freshness"] = "Stale".into();
+    documents["items"].as_array_mut().unwrap().push(down);
+    let pki = Pki::new();
+    let peer = FakePeer::start(&pki, "server", &documents::core(), &documents).await;
+    let gateway = Gateway::ready(&pki, &[&peer], None).await;
+    peer.on_request(|_| async { text(StatusCode::NOT_FOUND, "{}") });
+    let made_up = [
+        "/apis/madeup.example.com/v1/things",
+        "/apis/down.example.com/v1/madeup",
+        "/api/v1/namespaces/a/madeup",
+    ];
+    for target in made_up {
+        assert_eq!(gateway.get(target, "*/*").await.status, 404, "{target}");
+    }
+    assert_eq!(
+        gateway.get("/api/v1/pods", "*/*").await.status,
+        404,
+        "listed"
+    );
+    peer.on_request(|_| std::future::pending());
+    for target in made_up {
+        let hasty = format!("{target}?timeout=1ms");
+        assert_eq!(gateway.get(&hasty, "*/*").await.status, 504, "{target}");
+    }
+    let registry = peerage_http::metrics::Registry::default();
+    gateway.proxy.register_metrics(&registry);
+    let counted = registry.text();
+    assert!(!counted.contains("madeup"), "{counted}");
+    let nameless = r#"group="",version="",resource="""#;
+    for line in [
+        format!("apiserver_rerouted_request_total{{code=\"404\",{nameless}}} 3"),
+        format!("apiserver_peer_proxy_errors_total{{type=\"proxy_transport\",{nameless}}} 3"),
+        r#"apiserver_rerouted_request_total{code="404",group="",version="v1",resource="pods"} 1"#
+            .to_owned(),
+    ] {
+        assert!(counted.contains(&line), "{line} in {counted}");
+    }
+}
+
 /// A client certificate that is no front-proxy certificate would make its user of everybody.
 #[tokio::test]
 async fn no_user_is_named_to_a_server_that_takes_each_for_another() {

@@ -101,6 +101,26 @@ async fn row_19_a_peer_that_leaves_cleanly_is_held_as_long_as_it_asked_for() {
     assert_held_then_forgotten(&world, &hands, Duration::from_secs(2)).await;
 }
 
+/// Addresses come and go: what was counted of those that are gone is not told for ever.
+#[tokio::test]
+async fn the_series_of_a_peer_go_when_it_is_forgotten() {
+    let hands = Hands::new();
+    let (world, peer, _) = pair(&hands).await;
+    world.get(WIDGETS).await;
+    peer.kill();
+    world.until_state("apiserver-new", "unreachable").await;
+    let told = r#"peer="apiserver-new""#;
+    assert!(world.metrics().contains(told));
+    world.set_records(Vec::new());
+    world.until_state("apiserver-new", "left").await;
+    assert!(world.metrics().contains(told), "it may come back");
+    hands.turn(Duration::from_secs(601));
+    world.records.send_modify(|_| {});
+    world.until("it is forgotten", |d| d.peers.is_empty()).await;
+    let metrics = world.metrics();
+    assert!(!metrics.contains(told), "{metrics}");
+}
+
 /// A kube-apiserver that stops deletes both its Lease and its endpoint key.
 #[tokio::test]
 async fn row_18_and_19_after_the_last_peer_has_left_discovery_and_routing_agree() {
