@@ -16,6 +16,8 @@ use crate::output::one_line;
 const CHECK: &str = "flags";
 /// The gate of kube-apiserver's own proxy.
 pub(super) const GATE: &str = "UnknownVersionInteroperabilityProxy";
+/// The gate of what servers know each other by. It is on by itself since 1.26.
+pub(super) const IDENTITY: &str = "APIServerIdentity";
 /// The release that has the gate on by itself.
 pub(super) const ON_BY_DEFAULT: Release = Release(1, 36);
 /// The releases in which `--peer-advertise-ip` and `-port` were seen to do nothing.
@@ -152,6 +154,16 @@ impl CommandLine {
         }
     }
 
+    /// Whether it was taken from the server what its peers know it by.
+    pub(super) fn lacks_identity(&self) -> bool {
+        self.gate(IDENTITY) == Some(false)
+    }
+
+    /// Whether its feature gates have to be others.
+    pub(super) fn has_wrong_gates(&self) -> bool {
+        self.lacks_gate() || self.lacks_identity()
+    }
+
     /// The flags that the proxy needs and that are not there.
     pub(super) fn missing(&self) -> Vec<Needed> {
         let missing = |needed: &Needed| self.value(needed.flag).is_none();
@@ -252,13 +264,14 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
     }
 }
 
-fn judge_line(line: &CommandLine) -> Item {
+/// Judges the flags of one kube-apiserver.
+pub(super) fn judge_line(line: &CommandLine) -> Item {
     let subject = &line.origin;
     let mut fixes = Vec::new();
     let mut says = Vec::new();
-    if line.gate("APIServerIdentity") == Some(false) {
-        says.push("the gate APIServerIdentity is off, so it has no identity".to_owned());
-        fixes.push("remove APIServerIdentity=false from --feature-gates".to_owned());
+    if line.lacks_identity() {
+        says.push(format!("the gate {IDENTITY} is off, so it has no identity"));
+        fixes.push(format!("remove {IDENTITY}=false from --feature-gates"));
     }
     if line.lacks_gate() {
         says.push(format!("the gate {GATE} is off"));

@@ -174,7 +174,7 @@ fn missing(facts: &Facts) -> BTreeMap<&'static str, String> {
         let lacks = line.missing();
         missing.extend(lacks.iter().map(|it| (it.flag, it.value.to_owned())));
     }
-    if facts.lines.iter().any(CommandLine::lacks_gate) {
+    if facts.lines.iter().any(CommandLine::has_wrong_gates) {
         missing.insert("feature-gates", Gates::of(&facts.lines).with_proxy());
     }
     missing
@@ -221,7 +221,7 @@ fn what_for(facts: &Facts, with_gates: bool) -> String {
     }
     for line in &facts.lines {
         let mut lacks: Vec<_> = line.missing().iter().map(|it| it.flag).collect();
-        if line.lacks_gate() {
+        if line.has_wrong_gates() {
             lacks.push("feature-gates");
         }
         if !lacks.is_empty() {
@@ -369,6 +369,7 @@ WantedBy=multi-user.target",
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::check::report::Verdict;
     use crate::diff::lifecycle::Release;
     use serde_json::Value;
 
@@ -417,6 +418,54 @@ mod tests {
             ..Facts::default()
         };
         assert!(text(What::Kubeadm, &facts).starts_with("# Nothing is missing"));
+    }
+
+    #[test]
+    fn a_server_that_was_given_what_is_printed_has_all_flags() {
+        let all: Vec<String> = NEEDED.iter().map(|it| format!("--{}=x", it.flag)).collect();
+        let (first, rest) = all.split_first().unwrap();
+        let identity_off = "--feature-gates=A=true,APIServerIdentity=false";
+        for (version, words) in [
+            ("1.37", [rest, std::slice::from_ref(first)].concat()),
+            ("1.37", [&all[..], &[identity_off.to_owned()]].concat()),
+            ("1.35", [&all[..], &[identity_off.to_owned()]].concat()),
+            ("1.37", [rest, &[identity_off.to_owned()]].concat()),
+            ("1.34", rest.to_vec()),
+            ("1.37", vec![format!("--feature-gates={GATE}=false")]),
+            ("1.36", vec!["--peer-ca-file=".to_owned()]),
+        ] {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let before = line(version, &words);
+            let was_fine = command_line::judge_line(&before).verdict == Verdict::Pass;
+            let facts = Facts {
+                lines: vec![before.clone()],
+                ..Facts::default()
+            };
+            let shown = text(What::Kubeadm, &facts);
+            assert_eq!(
+                shown.starts_with("# Nothing is missing"),
+                was_fine,
+                "{shown}"
+            );
+            let after = given(before, &yaml(&shown));
+            let item = command_line::judge_line(&after);
+            assert_eq!(item.verdict, Verdict::Pass, "{words:?}: {item:?}\n{shown}");
+            assert_eq!(
+                after.gate("A"),
+                words.contains(&identity_off).then_some(true)
+            );
+        }
+    }
+
+    /// The command line that kubeadm makes: its flags take the place of those of the same name.
+    fn given(mut line: CommandLine, configuration: &Value) -> CommandLine {
+        let given = configuration["apiServer"]["extraArgs"].as_array();
+        for arg in given.into_iter().flatten() {
+            let flag = format!("--{}=", arg["name"].as_str().unwrap());
+            line.args.retain(|it| !it.starts_with(&flag));
+            line.args.push(flag + arg["value"].as_str().unwrap());
+        }
+        line
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The feature gates of several kube-apiservers as one list: kubeadm's ClusterConfiguration has one for all of them, and
 //! what is not in it is off, or on, by default.
 //!
-//! Invariant: no gate that any server has is left out.
+//! Invariant: no gate that any server has is left out, but for those that the proxy decides on.
 
-use crate::check::command_line::GATE;
+use crate::check::command_line::{GATE, IDENTITY};
 use crate::check::world::CommandLine;
 
 /// Gates in the order in which they were found.
@@ -22,11 +22,14 @@ struct Gate {
 }
 
 impl Gates {
-    /// Those of all servers, but for the one of the proxy.
+    /// Those of all servers, but for the proxy's, which has to be on, and that of their identity, which is on by itself.
     pub(super) fn of(lines: &[CommandLine]) -> Gates {
         let mut gates = Gates::default();
         for line in lines {
-            for (name, _) in line.gates().filter(|(name, _)| *name != GATE) {
+            for (name, _) in line
+                .gates()
+                .filter(|(name, _)| ![GATE, IDENTITY].contains(name))
+            {
                 // Of one server the last word counts.
                 let value = if line.gate(name) == Some(true) {
                     "true"
