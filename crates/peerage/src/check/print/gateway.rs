@@ -1,0 +1,142 @@
+//! `peerage gateway` beside a kube-apiserver, as a static pod and as a systemd unit.
+
+use super::{BEHIND, Facts, PLACEHOLDER, SECURE_PORT};
+
+/// Where the gateway tells how it is, on loopback.
+const ADMIN_PORT: u16 = 10440;
+/// How long the gateway may take to stop: for its `--shutdown-delay-duration`, its `--drain-timeout` (30 s) and the audit
+/// log's last events.
+const STOP_SECONDS: u32 = 90;
+/// Where kubeadm keeps certificates.
+pub(super) const PKI: &str = "/etc/kubernetes/pki";
+
+/// The gateway's flags as a sidecar.
+pub(super) fn flags(facts: &Facts) -> Vec<String> {
+    let mut flags = vec![format!("--upstream=https://127.0.0.1:{BEHIND}")];
+    let hosts = match facts.hosts() {
+        hosts if hosts.is_empty() => vec![PLACEHOLDER.to_owned()],
+        hosts => hosts,
+    };
+    flags.extend(
+        hosts
+            .iter()
+            .map(|it| format!("--peer=https://{it}:{BEHIND}")),
+    );
+    let rest = [
+        ("secure-port", SECURE_PORT.to_string()),
+        ("tls-cert-file", format!("{PKI}/apiserver.crt")),
+        ("tls-private-key-file", format!("{PKI}/apiserver.key")),
+        ("client-ca-file", format!("{PKI}/ca.crt")),
+        (
+            "proxy-client-cert-file",
+            format!("{PKI}/front-proxy-client.crt"),
+        ),
+        (
+            "proxy-client-key-file",
+            format!("{PKI}/front-proxy-client.key"),
+        ),
+        ("peer-ca-file", format!("{PKI}/ca.crt")),
+    ];
+    flags.extend(rest.iter().map(|(name, value)| format!("--{name}={value}")));
+    flags
+}
+
+/// What both ways to run the gateway beside a kube-apiserver begin with.
+fn before_the_gateway() -> String {
+    format!(
+        "# `peerage gateway` beside the kube-apiserver of this host: it takes port {SECURE_PORT}, where clients are.\n\
+         # First give the kube-apiserver --secure-port={BEHIND} (its probes too). Leave out the --peer that is this host.\n\
+         # It reads keys that root alone may read, as kube-apiserver does.\n"
+    )
+}
+
+/// As a static pod.
+pub(super) fn static_pod(facts: &Facts) -> String {
+    let flags: String = flags(facts)
+        .iter()
+        .map(|it| format!("\n    - {it}"))
+        .collect();
+    format!(
+        "{head}# Put it into /etc/kubernetes/manifests/peerage-gateway.yaml, with an image that holds the executable `peerage`.\n\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: peerage-gateway
+  namespace: kube-system
+  labels:
+    component: peerage-gateway
+    tier: control-plane
+spec:
+  hostNetwork: true
+  terminationGracePeriodSeconds: {STOP_SECONDS}
+  priorityClassName: system-node-critical
+  securityContext:
+    seccompProfile:
+      type: RuntimeDefault
+  containers:
+  - name: peerage-gateway
+    image: peerage:{version}
+    command:
+    - peerage
+    - gateway{flags}
+    resources:
+      requests:
+        cpu: 100m
+        memory: 64Mi
+    readinessProbe:
+      httpGet:
+        host: 127.0.0.1
+        path: /readyz
+        port: {ADMIN_PORT}
+      periodSeconds: 1
+    livenessProbe:
+      httpGet:
+        host: 127.0.0.1
+        path: /livez
+        port: {ADMIN_PORT}
+      failureThreshold: 8
+      periodSeconds: 10
+    volumeMounts:
+    - name: pki
+      mountPath: {PKI}
+      readOnly: true
+  volumes:
+  - name: pki
+    hostPath:
+      path: {PKI}
+      type: Directory",
+        head = before_the_gateway(),
+        version = env!("CARGO_PKG_VERSION"),
+    )
+}
+
+/// As a systemd unit.
+pub(super) fn systemd(facts: &Facts) -> String {
+    let flags = flags(facts).join(" \\\n  ");
+    format!(
+        "{head}# Put it into /etc/systemd/system/peerage-gateway.service, then: systemctl daemon-reload && systemctl enable --now peerage-gateway
+[Unit]
+Description=Mixed Version Proxy before the kube-apiserver
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+ExecStart=/usr/local/bin/peerage gateway \\
+  {flags}
+Restart=always
+RestartSec=1
+TimeoutStopSec={STOP_SECONDS}
+LimitNOFILE=1048576
+NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome=yes
+PrivateTmp=yes
+PrivateDevices=yes
+CapabilityBoundingSet=CAP_DAC_READ_SEARCH
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+
+[Install]
+WantedBy=multi-user.target",
+        head = before_the_gateway(),
+    )
+}
