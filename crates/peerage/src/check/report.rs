@@ -170,23 +170,31 @@ impl Report {
 
     /// What changed since an earlier report, one line each.
     pub(super) fn changes(&self, before: &Report) -> Vec<String> {
-        let key = |item: &Item| (item.check, item.subject.clone());
+        let (now, mut before) = (numbered(&self.items), numbered(&before.items));
         let mut lines = Vec::new();
-        for item in &self.items {
-            let old = before.items.iter().find(|it| key(it) == key(item));
+        for (key, item) in now {
+            let at = before.iter().position(|(old, _)| *old == key);
+            let old = at.map(|at| before.remove(at).1);
             if old.is_some_and(|old| old.verdict == item.verdict && !differs(old, item)) {
                 continue;
             }
             let from = old.map_or("new", |old| old.verdict.word());
             lines.push(format!("{from} -> {}", line(item)));
         }
-        for old in &before.items {
-            if !self.items.iter().any(|it| key(it) == key(old)) {
-                lines.push(format!("{} -> gone: {}", old.verdict.word(), title(old)));
-            }
-        }
+        let gone = before.iter().map(|(_, old)| old);
+        lines.extend(gone.map(|old| format!("{} -> gone: {}", old.verdict.word(), title(old))));
         lines
     }
+}
+
+/// Items by what they are about, and which they are of those that are about the same: two authorities may have one name.
+fn numbered(items: &[Item]) -> Vec<((&'static str, &str, usize), &Item)> {
+    let about = |item: &Item| (item.check, item.subject.clone());
+    let numbered = items.iter().enumerate().map(|(at, item)| {
+        let same = items[..at].iter().filter(|it| about(it) == about(item));
+        ((item.check, item.subject.as_str(), same.count()), item)
+    });
+    numbered.collect()
 }
 
 /// Whether an item that turned out the same says something else; numbers change all the time and are no news.
@@ -220,6 +228,11 @@ fn wrapped(text: &str, width: usize) -> String {
         }
     }
     lines.join("\n")
+}
+
+/// What to add where something of these servers is not known.
+pub(super) fn not_known(names: &[String]) -> Option<String> {
+    (!names.is_empty()).then(|| format!("not known: {}", names.join(", ")))
 }
 
 /// The first names, and how many more there are.
@@ -288,6 +301,22 @@ mod tests {
             ["new -> fail ready: no answer", "pass -> gone: port of y"]
         );
         assert!(after.changes(&after).is_empty());
+    }
+
+    #[test]
+    fn of_several_items_about_the_same_each_is_compared_with_itself() {
+        let fine = Item::pass("authority", "kubernetes", "fine");
+        let ended = Item::fail("authority", "kubernetes", "it ended").fix("renew it");
+        let before = report(vec![fine, ended.clone()]);
+        assert!(before.changes(&before).is_empty());
+        let both = report(vec![ended.clone(), ended.clone()]);
+        let line = "pass -> fail authority of kubernetes: it ended";
+        assert_eq!(both.changes(&before), [line]);
+        let one = report(vec![ended]);
+        assert_eq!(
+            one.changes(&both),
+            ["fail -> gone: authority of kubernetes"]
+        );
     }
 
     #[test]
