@@ -6,6 +6,7 @@
 
 mod apis;
 mod certificates;
+mod clocks;
 mod command_line;
 mod counters;
 mod gather;

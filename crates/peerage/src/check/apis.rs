@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use http::StatusCode;
 use peerage_core::discovery::{ApiGroupDiscoveryList, read_core, read_groups};
 
-use super::report::{Item, some};
+use super::report::{Item, not_known, some};
 use super::rights;
 use super::world::{Got, Problem, Server, World, good};
 use crate::diff::compare::api_version;
@@ -126,7 +126,7 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
     let all = all(&world.servers);
     items.push(only_some(world, &all));
     items.extend(answering.iter().map(|it| judge_merged(it, &all)));
-    items.extend(same_everywhere(&answering));
+    items.push(same_everywhere(&world.servers));
     for (at, server) in world.servers.iter().enumerate() {
         if server.answers().is_some() {
             items.push(hidden::judge_legacy(world, at, server, &all));
@@ -253,31 +253,36 @@ fn judge_merged(server: &Server, all: &Apis) -> Item {
     )
 }
 
-fn same_everywhere(servers: &[&Server]) -> Option<Item> {
+/// Whether all that tell which document they show show the same.
+fn same_everywhere(servers: &[Server]) -> Item {
     let mut views: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut unknown = Vec::new();
     for server in servers {
-        let answer = good(&server.answers()?.merged).ok()?;
-        views
-            .entry(answer.header("etag")?)
-            .or_default()
-            .push(&server.name);
+        let answer = server.answers().map(|it| good(&it.merged));
+        match answer.and_then(|it| it.ok()?.header("etag")) {
+            Some(etag) => views.entry(etag).or_default().push(&server.name),
+            None => unknown.push(server.name.clone()),
+        }
+    }
+    let known: usize = views.values().map(Vec::len).sum();
+    let unknown = not_known(&unknown).map_or(String::new(), |it| format!("; {it}"));
+    if known < 2 {
+        let says = format!("too few tell which document they show (by an ETag){unknown}");
+        return Item::skip(MERGED, "", says);
     }
     if views.len() == 1 {
-        return Some(Item::pass(
-            MERGED,
-            "",
-            "the same document everywhere, by its ETag",
-        ));
+        let says = format!("the same document everywhere, by its ETag{unknown}");
+        return Item::pass(MERGED, "", says);
     }
     let views: Vec<_> = views.values().map(|names| names.join(", ")).collect();
     let says = format!(
-        "not the same everywhere: {} shows another document than {}",
+        "not the same everywhere: {} shows another document than {}{unknown}",
         views[0],
         views[1..].join(" and than ")
     );
-    Some(Item::warn(MERGED, "", says).fix(
+    Item::warn(MERGED, "", says).fix(
         "wait until every server has heard of every other; clients that change servers read discovery anew meanwhile",
-    ))
+    )
 }
 
 /// Subresources that only some have: Kubernetes' proxy lists them, and answers 404 where they are not local.

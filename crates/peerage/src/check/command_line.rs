@@ -251,7 +251,8 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
     if !lines.is_empty() {
         return lines.iter().map(judge_line).collect();
     }
-    let only_peerage = world.servers.iter().all(|it| it.is_peerage());
+    let mut answering = world.answering().peekable();
+    let only_peerage = answering.peek().is_some() && answering.all(|it| it.is_peerage());
     match good(&world.pods) {
         Err(problem) if !only_peerage => {
             vec![rights::unread(CHECK, "", rights::PODS, &problem)]

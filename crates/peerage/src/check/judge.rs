@@ -2,7 +2,7 @@
 
 use super::report::{Item, Report};
 use super::world::World;
-use super::{apis, certificates, command_line, counters, ports, records, servers, skew};
+use super::{apis, certificates, clocks, command_line, counters, ports, records, servers, skew};
 
 const FEWER: &str = "what is passed above is not the whole; ask fewer servers at a time, or compare with `peerage diff`";
 
@@ -10,6 +10,7 @@ const FEWER: &str = "what is passed above is not the whole; ask fewer servers at
 pub(super) fn judge(world: &World) -> Report {
     let mut items = servers::judge(world);
     items.extend(skew::judge(world));
+    items.extend(clocks::judge(world));
     items.extend(command_line::judge(world));
     items.extend(certificates::judge(world));
     items.extend(records::judge(world));

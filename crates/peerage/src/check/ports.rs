@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::certificates;
+use super::clocks;
 use super::gather::PEER_NAME;
 use super::handshake;
-use super::records::{Lease, leases, servers_now};
+use super::records::{Lease, leases_of};
 use super::report::Item;
 use super::world::World;
 
@@ -13,11 +14,11 @@ const PORT: &str = "peer-port";
 
 /// Judges the ports that peers are told to connect to.
 pub(super) fn judge(world: &World) -> Vec<Item> {
-    let by_name: BTreeMap<String, Lease> = leases(&world.leases)
+    let by_name: BTreeMap<String, Lease> = leases_of(world)
         .into_iter()
         .map(|lease| (lease.name.clone(), lease))
         .collect();
-    let now = servers_now(world);
+    let now = clocks::now(world);
     let items = world.ports.iter().map(|port| {
         let lease = by_name.get(&port.lease).cloned().unwrap_or_default();
         let subject = format!("{} at {}", lease.title(), port.address);

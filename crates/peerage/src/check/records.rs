@@ -1,6 +1,10 @@
 //! Identity Leases and the addresses in them: who is there, who has gone, and where peers are told to connect to.
 //!
-//! The endpoint records beside them are in etcd alone and not served; a server whose Lease is renewed has one as a rule.
+//! `host_names.rs` counts them beside the Service's endpoints. The endpoint records beside them are in etcd alone and not served; a server whose Lease is renewed has one as a rule.
+
+mod host_names;
+#[cfg(test)]
+mod tests;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,6 +14,7 @@ use peerage_apiserver::server_id;
 use peerage_proxy::record::registered::{self, ADDRESS_ANNOTATION};
 use serde_json::Value;
 
+use super::clocks;
 use super::report::Item;
 use super::rights;
 use super::world::{Got, World, good};
@@ -84,17 +89,20 @@ pub(super) fn leases(got: &Got) -> Vec<Lease> {
     items.unwrap_or_default().iter().map(Lease::read).collect()
 }
 
+/// The same, with their times by the clock to go by: a server whose clock is wrong writes its own Lease by that.
+pub(super) fn leases_of(world: &World) -> Vec<Lease> {
+    let mut leases = leases(&world.leases);
+    for lease in &mut leases {
+        if let (Some(address), Some(renewed)) = (&lease.address, lease.renewed) {
+            lease.renewed = Some(clocks::corrected(world, address, renewed));
+        }
+    }
+    leases
+}
+
 /// Whether peers and the gateway take a text for an address.
 pub(super) fn is_socket(address: &str) -> bool {
     registered::read_address(address).is_some()
-}
-
-/// Now by the servers' clocks, by which Leases are written.
-pub(super) fn servers_now(world: &World) -> Timestamp {
-    let ahead = world.servers.iter().find_map(|it| it.answers()?.ahead);
-    let milliseconds = ahead.map_or(0.0, |it| (it.least + it.most) / 2.0 * 1000.0);
-    let ahead = jiff::SignedDuration::from_millis(milliseconds as i64);
-    world.now.checked_add(ahead).unwrap_or(world.now)
 }
 
 /// Judges the Leases.
@@ -102,19 +110,19 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
     if let Err(problem) = good(&world.leases) {
         return vec![rights::unread(LEASE, "", rights::LEASES, &problem)];
     }
-    let leases = leases(&world.leases);
+    let leases = leases_of(world);
     if leases.is_empty() {
         return vec![
             Item::fail(LEASE, "", "there are none: no server can find its peers")
                 .fix("turn the gate APIServerIdentity on (the default since 1.26)"),
         ];
     }
-    let now = servers_now(world);
+    let now = clocks::now(world);
     let mut items: Vec<Item> = leases
         .iter()
         .map(|lease| judge_lease(lease, &leases, now, world.has_gateways()))
         .collect();
-    items.extend(doubled(world, &leases, now));
+    items.push(host_names::judge(world, &leases, now));
     items
 }
 
@@ -240,235 +248,4 @@ fn wrong_address(lease: &Lease, all: &[Lease], now: Timestamp) -> Option<Item> {
         same.title()
     );
     Some(Item::fail(LEASE, &subject, says).fix(fix))
-}
-
-/// Servers that share a host name share one Lease, which shows only beside the Service's endpoints.
-fn doubled(world: &World, leases: &[Lease], now: Timestamp) -> Option<Item> {
-    let answer = match good(&world.endpoints) {
-        Ok(answer) => answer,
-        Err(problem) => {
-            return Some(rights::unread(
-                "host-names",
-                "",
-                rights::ENDPOINTS,
-                &problem,
-            ));
-        }
-    };
-    let slices = answer.json()["items"].as_array().cloned();
-    let mut addresses: Vec<String> = slices
-        .unwrap_or_default()
-        .iter()
-        .filter_map(|slice| slice["endpoints"].as_array().cloned())
-        .flatten()
-        .filter_map(|endpoint| endpoint["addresses"][0].as_str().map(str::to_owned))
-        .collect();
-    addresses.sort();
-    addresses.dedup();
-    let fresh = leases.iter().filter(|it| it.is_fresh(now)).count();
-    if addresses.len() > fresh {
-        let says = format!(
-            "the Service kubernetes has {} servers ({}), but only {fresh} identity Leases are renewed: some share a host name, or run without an identity",
-            addresses.len(),
-            addresses.join(", ")
-        );
-        return Some(
-            Item::fail("host-names", "", says).fix("give every server a host name of its own"),
-        );
-    }
-    Some(Item::pass(
-        "host-names",
-        "",
-        format!("{fresh} servers, each with an identity of its own"),
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::super::report::Verdict;
-    use super::*;
-    use serde_json::json;
-
-    fn now() -> Timestamp {
-        "2026-11-29T12:00:00Z".parse().unwrap()
-    }
-
-    fn lease(hostname: &str, address: Option<&str>, seconds_ago: i64) -> Lease {
-        Lease {
-            name: server_id(hostname),
-            hostname: hostname.to_owned(),
-            address: address.map(str::to_owned),
-            held: true,
-            renewed: Some(Timestamp::from_second(now().as_second() - seconds_ago).unwrap()),
-            duration: Some(3600),
-            hold: None,
-        }
-    }
-
-    #[test]
-    fn each_lease_is_judged_by_itself_and_beside_the_others() {
-        let fine = || lease("a", Some("10.0.0.1:6443"), 5);
-        let with = |change: &dyn Fn(&mut Lease)| {
-            let mut lease = fine();
-            change(&mut lease);
-            lease
-        };
-        let named = |name: &str, hostname: &str| Lease {
-            name: name.to_owned(),
-            hostname: hostname.to_owned(),
-            ..lease("x", Some("10.0.0.3:6443"), 5)
-        };
-        for (judged, other, verdict, says) in [
-            (
-                fine(),
-                None,
-                Verdict::Pass,
-                "renewed 5 s ago, 10.0.0.1:6443",
-            ),
-            (
-                lease("a", Some("10.0.0.1:6443"), 120),
-                None,
-                Verdict::Warn,
-                "not renewed for 120 s",
-            ),
-            (
-                lease("a", Some("10.0.0.1:6443"), 4000),
-                None,
-                Verdict::Warn,
-                "has run out",
-            ),
-            (
-                with(&|it| it.held = false),
-                None,
-                Verdict::Fail,
-                "no holder",
-            ),
-            (
-                with(&|it| it.renewed = None),
-                None,
-                Verdict::Fail,
-                "no renewTime",
-            ),
-            (
-                with(&|it| it.hold = Some(600)),
-                None,
-                Verdict::Warn,
-                "expected back within 600 s",
-            ),
-            (
-                with(&|it| it.address = Some("10.0.0.1".into())),
-                None,
-                Verdict::Fail,
-                "is not HOST:PORT",
-            ),
-            (
-                with(&|it| it.address = Some("0.0.0.0:6443".into())),
-                None,
-                Verdict::Fail,
-                "every address",
-            ),
-            (
-                with(&|it| it.address = Some("127.0.0.1:6443".into())),
-                Some(lease("b", Some("10.0.0.2:6443"), 5)),
-                Verdict::Fail,
-                "themselves",
-            ),
-            (
-                with(&|it| it.address = Some("127.0.0.1:6443".into())),
-                Some(lease("b", Some("127.0.0.1:6444"), 5)),
-                Verdict::Pass,
-                "renewed",
-            ),
-            (
-                fine(),
-                Some(lease("b", Some("10.0.0.1:6443"), 5)),
-                Verdict::Fail,
-                "also that of b",
-            ),
-            (
-                fine(),
-                Some(lease("b", Some("10.0.0.1:6443"), 500)),
-                Verdict::Pass,
-                "renewed",
-            ),
-            (
-                with(&|it| it.address = None),
-                Some(lease("b", Some("10.0.0.2:6443"), 5)),
-                Verdict::Warn,
-                "no address",
-            ),
-            (
-                with(&|it| it.address = None),
-                Some(lease("b", None, 5)),
-                Verdict::Pass,
-                "no address",
-            ),
-            (
-                named("apiserver-old", "c"),
-                None,
-                Verdict::Warn,
-                "made by hand",
-            ),
-            (
-                fine(),
-                Some(named("apiserver-other", "a")),
-                Verdict::Fail,
-                "only one is seen",
-            ),
-        ] {
-            let all: Vec<Lease> = [Some(judged.clone()), other]
-                .into_iter()
-                .flatten()
-                .collect();
-            let item = judge_lease(&judged, &all, now(), false);
-            assert_eq!(item.verdict, verdict, "{item:?}");
-            assert!(item.says.contains(says), "{says}: {item:?}");
-            assert_eq!(item.fix.is_some(), verdict > Verdict::Pass, "{item:?}");
-        }
-    }
-
-    #[test]
-    fn a_server_behind_a_gateway_needs_no_address() {
-        let all = [lease("a", None, 5), lease("b", Some("10.0.0.2:6443"), 5)];
-        let item = judge_lease(&all[0], &all, now(), true);
-        assert_eq!(item.verdict, Verdict::Pass, "{item:?}");
-        assert!(item.says.contains("no address for peers"), "{item:?}");
-        let late = lease("a", None, 120);
-        let item = judge_lease(&late, &all, now(), true);
-        assert!(item.says.starts_with("not renewed"), "{item:?}");
-    }
-
-    #[test]
-    fn addresses_have_a_host_and_a_port() {
-        for (text, good) in [
-            ("10.0.0.1:6443", true),
-            ("host.example:443", true),
-            ("[::1]:6443", true),
-            ("::1:6443", false),
-            ("10.0.0.1", false),
-            ("10.0.0.1:0", false),
-            ("10.0.0.1:http", false),
-            (":6443", false),
-            ("[x]:1", false),
-            ("user@10.0.0.1:6443", false),
-            ("10.0.0.1:6443/path", false),
-        ] {
-            assert_eq!(is_socket(text), good, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_lease_is_read_as_servers_write_it() {
-        let written = json!({"metadata": {"name": "n", "labels": {"kubernetes.io/hostname": "h", "apiserver.kubernetes.io/identity": "kube-apiserver"},
-            "annotations": {"kubernetes.io/peer-advertise-address": "10.0.0.1:1", "peerage.io/hold-seconds": "600"}},
-            "spec": {"holderIdentity": "n_u", "leaseDurationSeconds": 3600, "renewTime": "2026-11-29T12:00:00.000001Z"}});
-        let read = Lease::read(&written);
-        assert_eq!(
-            (read.title().as_str(), read.hold, read.held),
-            ("h", Some(600), true)
-        );
-        assert_eq!(read.age(now()), Some(0));
-        assert_eq!(Lease::read(&Value::Null), Lease::default());
-    }
 }

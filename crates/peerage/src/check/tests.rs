@@ -226,6 +226,24 @@ fn answers(world: &mut World, at: usize) -> &mut Answers {
     world.servers[at].answers.as_mut().unwrap()
 }
 
+/// Sets a server's clock, as far as its date tells it.
+fn clock(world: &mut World, at: usize, ahead: f64) {
+    answers(world, at).ahead = Some(Ahead {
+        least: ahead - 0.5,
+        most: ahead + 0.5,
+    });
+}
+
+/// The same, with its Lease, which it writes by that clock.
+fn wrong_clock_of_old(world: &mut World, ahead: i64) {
+    clock(world, 0, ahead as f64);
+    let mut old = lease("old", "10.0.0.1:6443");
+    let renewed = Timestamp::from_second(world.now.as_second() - 5 + ahead).unwrap();
+    old["spec"]["renewTime"] = json!(renewed.to_string());
+    let leases = json!({"items": [old, lease("new", "10.0.0.2:6443")]});
+    world.leases = document(200, &leases);
+}
+
 /// What turned out worse than it does for the pair as it should be.
 fn worse(report: &Report, than: &Report) -> Vec<String> {
     let known = |check: &str, subject: &str| {
@@ -321,20 +339,28 @@ fn each_thing_that_is_wrong_is_found_and_nothing_else() {
             &["fail ready old: /readyz fails: etcd"],
         ),
         (
+            change(|it| wrong_clock_of_old(it, 90)),
+            &["fail clock old: at least 89 s ahead of this machine's clock"],
+        ),
+        (
+            change(|it| wrong_clock_of_old(it, -300)),
+            &["fail clock old: at least 299 s behind this machine's clock"],
+        ),
+        (
             change(|it| {
-                answers(it, 0).ahead = Some(Ahead {
-                    least: 89.0,
-                    most: 91.0,
-                })
+                // This machine's is wrong, and Leases are right.
+                it.now = "2030-06-01T11:58:30Z".parse().unwrap();
+                clock(it, 0, 90.0);
+                clock(it, 1, 90.2);
             }),
-            // Leases are judged by that clock, and it is the first server's.
-            &[
-                "fail clock old: at least 89 s ahead of this machine's clock",
-                "fail clock old: at least 88 s ahead of that of new",
-                "warn identity-lease old",
-                "warn identity-lease new",
-                "fail host-names",
-            ],
+            &["fail clock this machine: at least 89 s behind that of old"],
+        ),
+        (
+            change(|it| {
+                clock(it, 0, 2.3);
+                clock(it, 1, -2.3);
+            }),
+            &["warn clock old: at least 3 s ahead of that of new"],
         ),
         (
             change(|it| answers(it, 0).version = document(200, &json!({"gitVersion": "v1.33.1"}))),
@@ -415,6 +441,68 @@ fn each_thing_that_is_wrong_is_found_and_nothing_else() {
             "row {at}: {found:#?}, expected {expected:#?}"
         );
     }
+}
+
+#[test]
+fn one_server_that_says_nothing_does_not_keep_the_others_from_being_compared() {
+    let pki = Pki::new("ca");
+    let three = || {
+        let mut world = world(&pki);
+        world
+            .servers
+            .push(server(&pki, "third", "1.37", "10.0.0.3"));
+        world.read.clear();
+        world
+    };
+    let rows: [(Change, &str, &str); 4] = [
+        (
+            change(|_| ()),
+            "1.36 (old), 1.37 (new, third)",
+            "everywhere, by its ETag",
+        ),
+        (
+            change(|it| it.servers[2].answers = Err("refused".to_owned())),
+            "1.36 (old), 1.37 (new); not known: third",
+            "everywhere, by its ETag; not known: third",
+        ),
+        (
+            change(|it| {
+                let third = answers(it, 2);
+                (third.version, third.merged) = (forbidden(), forbidden());
+            }),
+            "1.36 (old), 1.37 (new); not known: third",
+            "everywhere, by its ETag; not known: third",
+        ),
+        (
+            change(|it| {
+                let merged = answers(it, 2).merged.as_mut().unwrap();
+                merged.headers.clear();
+            }),
+            "1.36 (old), 1.37 (new, third)",
+            "everywhere, by its ETag; not known: third",
+        ),
+    ];
+    for (change, versions, views) in rows {
+        let mut world = three();
+        change(&mut world);
+        let report = judge(&world);
+        for (check, says) in [("version-skew", versions), ("merged-view", views)] {
+            let mut items = report.items.iter();
+            let item = items.find(|it| it.check == check && it.subject.is_empty());
+            let item = item.unwrap_or_else(|| panic!("no {check}"));
+            assert_eq!(item.verdict, Verdict::Pass, "{item:?}");
+            assert!(item.says.ends_with(says), "{says}: {item:?}");
+        }
+    }
+    let mut world = three();
+    for at in [0, 2] {
+        world.servers[at].answers = Err("refused".to_owned());
+    }
+    let report = judge(&world);
+    let skew = report.items.iter().find(|it| it.check == "version-skew");
+    let skew = skew.unwrap();
+    assert_eq!(skew.verdict, Verdict::Skip, "{skew:?}");
+    assert_eq!(skew.says, "1.37 (new); not known: old, third");
 }
 
 #[test]

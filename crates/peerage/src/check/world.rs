@@ -272,9 +272,14 @@ pub(super) struct World {
 impl World {
     /// Whether clients come by gateways: these find servers without the addresses that servers tell each other.
     pub(super) fn has_gateways(&self) -> bool {
-        let all = self.servers.iter().all(Server::is_behind_peerage);
-        let any = self.servers.iter().any(|it| it.gateway_to().is_some());
+        let all = self.answering().all(Server::is_behind_peerage);
+        let any = self.answering().any(|it| it.gateway_to().is_some());
         !self.gateways.is_empty() || (all && any)
+    }
+
+    /// The servers that answer: of others it is not known what they are.
+    pub(super) fn answering(&self) -> impl Iterator<Item = &Server> {
+        self.servers.iter().filter(|it| it.answers().is_some())
     }
 
     /// The authorities that servers are checked by.
