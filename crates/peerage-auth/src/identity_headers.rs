@@ -228,7 +228,12 @@ fn lines(
     Ok(lines)
 }
 
+/// Differs: client-go sends blanks at either end, which are no part of a header's value (RFC 9110 section 5.5): a group
+/// ` system:masters`, which whoever lets in certificates takes for some other group, would be `system:masters` at the server.
 fn value(text: &str, part: &'static str) -> Result<HeaderValue, IdentityError> {
+    if text.trim_matches([' ', '\t']) != text {
+        return Err(IdentityError { part });
+    }
     HeaderValue::from_bytes(text.as_bytes()).map_err(|_| IdentityError { part })
 }
 
@@ -372,11 +377,31 @@ mod tests {
 
     #[test]
     fn a_user_that_no_header_can_carry_is_an_error_and_leaves_nobody() {
-        let mut headers = HeaderMap::new();
-        headers.append("x-remote-user", HeaderValue::from_static("client"));
-        let error = set(&mut headers, &User::new("a\nb", ["dev"])).unwrap_err();
-        assert_eq!(error.part, "name");
-        assert!(headers.is_empty());
+        let of_uid = |uid: &str| {
+            let mut user = User::new("alice", ["dev"]);
+            uid.clone_into(&mut user.uid);
+            user.extra.insert("scopes".to_owned(), vec![String::new()]);
+            user
+        };
+        let mut of_extra = of_uid("");
+        of_extra
+            .extra
+            .insert("a".to_owned(), vec!["\tb".to_owned()]);
+        for (user, part) in [
+            (User::new("a\nb", ["dev"]), "name"),
+            (User::new(" admin", ["dev"]), "name"),
+            (User::new("alice", ["dev", " system:masters"]), "group"),
+            (User::new("alice", ["system:masters\t"]), "group"),
+            (of_uid("7 "), "UID"),
+            (of_extra, "extra value"),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.append("x-remote-user", HeaderValue::from_static("client"));
+            let error = set(&mut headers, &user).unwrap_err();
+            assert_eq!(error.part, part, "{user:?}");
+            assert!(headers.is_empty(), "{user:?}");
+        }
+        assert!(set(&mut HeaderMap::new(), &of_uid("7")).is_ok());
     }
 
     #[test]

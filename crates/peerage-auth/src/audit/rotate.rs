@@ -83,7 +83,11 @@ impl RotatingFile {
     fn rotate(&mut self) -> io::Result<()> {
         self.file.flush()?;
         let aside = self.aside();
-        std::fs::rename(&self.path, aside)?;
+        match std::fs::rename(&self.path, aside) {
+            // Somebody moved it, or it was set aside before and a new one could not be opened then.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed?,
+        }
         (self.file, self.size) = append(&self.path)?;
         self.remove_old();
         Ok(())
@@ -279,6 +283,28 @@ mod tests {
         ];
         expected.sort_unstable();
         assert_eq!(names(dir.path()), expected);
+    }
+
+    #[test]
+    fn a_file_that_somebody_moved_is_begun_anew_when_it_is_full() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        let rotation = Rotation {
+            max_bytes: 20,
+            ..Rotation::default()
+        };
+        let mut file = RotatingFile::open(path.clone(), rotation).unwrap();
+        file.write_all(b"line 0000\n").unwrap();
+        file.flush().unwrap();
+        std::fs::rename(&path, dir.path().join("moved.log")).unwrap();
+        for number in 1..4 {
+            let line = format!("line {number:04}\n");
+            file.write_all(line.as_bytes()).unwrap();
+        }
+        file.flush().unwrap();
+        let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+        assert_eq!(read("moved.log"), "line 0000\nline 0001\n");
+        assert_eq!(read("audit.log"), "line 0002\nline 0003\n");
     }
 
     #[test]
