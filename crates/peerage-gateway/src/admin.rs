@@ -4,6 +4,7 @@
 //! computed when asked for.
 
 use std::convert::Infallible;
+use std::fmt::Write as _;
 use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -67,7 +68,10 @@ impl Admin {
             return text(StatusCode::INTERNAL_SERVER_ERROR, STOPPING);
         }
         match unready(&self.proxy) {
-            Some(unready) => text(StatusCode::INTERNAL_SERVER_ERROR, unready.with_details()),
+            Some(unready) => {
+                let details = unready.with_details(&troubles(&self.proxy));
+                text(StatusCode::INTERNAL_SERVER_ERROR, details)
+            }
             None => text(StatusCode::OK, "ok"),
         }
     }
@@ -89,28 +93,20 @@ impl Admin {
 }
 
 /// Why a gateway that runs is not ready.
+#[derive(Clone, Copy)]
 pub(crate) enum Unready {
     /// Some server was neither heard nor given up since the start.
     Unheard,
-    /// There are servers, each with what is wrong with it, and none can be used.
-    NoneUsable(Vec<String>),
+    /// No server can be used.
+    NoneUsable,
 }
 
-/// None if it is ready.
+/// None if it is ready. Anybody may ask a balancer, as often as they like, so this costs next to nothing.
 pub(crate) fn unready(proxy: &PeerProxy) -> Option<Unready> {
     if !proxy.view().synced() {
         return Some(Unready::Unheard);
     }
-    let peers = proxy.debug().peers;
-    if peers.iter().any(|peer| peer.state == "serving") {
-        return None;
-    }
-    let trouble = peers.iter().take(TROUBLES).map(|peer| {
-        let said = peer.error.as_ref().map_or(&peer.why, |it| &it.message);
-        let said: String = said.chars().take(300).flat_map(printed).collect();
-        format!("{}: {said}", peer.id)
-    });
-    Some(Unready::NoneUsable(trouble.collect()))
+    (!proxy.has_usable_peer()).then_some(Unready::NoneUsable)
 }
 
 /// A character of what a server said, in a text of lines.
@@ -125,26 +121,40 @@ fn printed(character: char) -> impl Iterator<Item = char> {
 
 impl Unready {
     /// In one line, for everybody.
-    pub(crate) fn text(&self) -> &'static str {
+    pub(crate) fn text(self) -> &'static str {
         match self {
             Unready::Unheard => {
                 "not every server behind this gateway has said yet what it serves\n"
             }
-            Unready::NoneUsable(_) => "no server behind this gateway can be used\n",
+            Unready::NoneUsable => "no server behind this gateway can be used\n",
         }
     }
 
-    /// With a line for each server, for who runs the gateway.
-    fn with_details(&self) -> String {
+    /// With a line for each server that cannot be used, for who runs the gateway.
+    fn with_details(self, troubles: &[String]) -> String {
         let mut text = self.text().to_owned();
-        if let Unready::NoneUsable(troubles) = self {
-            for trouble in troubles {
-                text.push_str(trouble);
-                text.push('\n');
-            }
+        for trouble in troubles.iter().take(TROUBLES) {
+            text.extend(trouble.chars().take(400).flat_map(printed));
+            text.push('\n');
+        }
+        if let Some(more @ 1..) = troubles.len().checked_sub(TROUBLES) {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "and {more} more");
         }
         text
     }
+}
+
+/// What is wrong with each server that cannot be used.
+fn troubles(proxy: &PeerProxy) -> Vec<String> {
+    let peers = proxy.debug().peers.into_iter();
+    let unusable = peers.filter(|peer| peer.state != "serving");
+    unusable
+        .map(|peer| {
+            let said = peer.error.map_or(peer.why, |it| it.message);
+            format!("{}: {said}", peer.id)
+        })
+        .collect()
 }
 
 impl Service<Request> for Admin {
@@ -180,17 +190,19 @@ mod tests {
 
     #[test]
     fn who_runs_the_gateway_is_told_what_is_wrong_with_each_server() {
-        let troubles = vec!["a: it answered 401".to_owned(), "b: nobody".to_owned()];
-        let unready = Unready::NoneUsable(troubles);
+        let troubles = ["a: it answered 401".to_owned(), "b: no\n\u{1b}c".to_owned()];
+        let unready = Unready::NoneUsable;
         assert_eq!(
-            unready.with_details(),
-            "no server behind this gateway can be used\na: it answered 401\nb: nobody\n"
+            unready.with_details(&troubles),
+            "no server behind this gateway can be used\na: it answered 401\nb: no\\n\\u{1b}c\n"
         );
+        let many = vec!["it is away".to_owned(); TROUBLES + 2];
+        let details = Unready::Unheard.with_details(&many);
+        assert_eq!(details.lines().count(), 1 + TROUBLES + 1);
+        assert!(details.ends_with("it is away\nand 2 more\n"), "{details}");
         assert_eq!(
             unready.text(),
             "no server behind this gateway can be used\n"
         );
-        let said: String = "a\nb\u{1b}c".chars().flat_map(printed).collect();
-        assert_eq!(said, r"a\nb\u{1b}c");
     }
 }

@@ -98,7 +98,7 @@ pub use render::{Rendering, Yaml};
 pub use service::{Behind, ProxyLayer, ProxyService};
 pub use writer::MAX_PEERS;
 
-use shared::{Shared, Snapshot};
+use shared::{Known, Shared, Snapshot};
 use writer::{Sources, Writer};
 
 /// A running proxy. Its tasks end when the last clone of it, and of the services that its layer made, is dropped.
@@ -214,6 +214,13 @@ impl PeerProxy {
         for known in self.shared.snapshot.load().peers.values() {
             known.peer.poke.notify_one();
         }
+    }
+
+    /// Whether there is a peer that requests can be sent to now.
+    #[must_use]
+    pub fn has_usable_peer(&self) -> bool {
+        let snapshot = self.shared.snapshot.load();
+        snapshot.peers.values().any(Known::is_serving)
     }
 
     /// Every peer, its state and why.

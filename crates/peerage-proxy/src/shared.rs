@@ -59,6 +59,11 @@ pub(crate) struct Snapshot {
 }
 
 impl Known {
+    /// Whether requests are sent there for what it lists.
+    pub(crate) fn is_serving(&self) -> bool {
+        !self.is_away() && self.heard
+    }
+
     /// Whether requests cannot be sent there now.
     pub(crate) fn is_away(&self) -> bool {
         self.standing != Standing::Live || !self.answers

@@ -79,16 +79,27 @@ pub(crate) async fn answer(
         return inner(request).await;
     }
     match asked {
-        Asked::Document(path) => match elsewhere.get(&path) {
-            Some(held) => {
-                let peers = reachable(&call, &held.peers);
-                Ok(call.forward(request, peers, Why::Described).await)
-            }
-            None => inner(request).await,
-        },
+        Asked::Document(path) => document(call, &path, inner, request).await,
         Asked::Index => index(elsewhere, inner, request).await,
         Asked::V2 if !takes_json(request.headers()) => inner(request).await,
         Asked::V2 => version_2(&call, elsewhere, inner, request).await,
+    }
+}
+
+/// A document of version 3 comes from whoever has it.
+async fn document(
+    call: Call,
+    path: &str,
+    inner: Inner,
+    request: Request,
+) -> Result<Response, Infallible> {
+    let snapshot = call.snapshot.clone();
+    match snapshot.elsewhere().get(path) {
+        Some(held) => {
+            let peers = reachable(&call, &held.peers);
+            Ok(call.forward(request, peers, Why::Described).await)
+        }
+        None => inner(request).await,
     }
 }
 
@@ -107,13 +118,7 @@ async fn front(
         return Ok(form.refuse(&call, &ProxyError::NotKnown { why }));
     }
     match asked {
-        Asked::Document(path) => match elsewhere.get(&path) {
-            Some(held) => {
-                let peers = reachable(&call, &held.peers);
-                Ok(call.forward(request, peers, Why::Described).await)
-            }
-            None => inner(request).await,
-        },
+        Asked::Document(path) => document(call, &path, inner, request).await,
         // No server has one: they say so in their own words.
         Asked::Index if elsewhere.is_empty() => inner(request).await,
         Asked::Index => {
@@ -147,7 +152,7 @@ async fn front(
 /// The servers of the newest version that can be asked now.
 fn newest(call: &Call) -> Vec<Arc<Peer>> {
     let known = call.snapshot.peers.values();
-    let there = known.filter(|known| !known.is_away() && known.heard);
+    let there = known.filter(|known| known.is_serving());
     let mut peers: Vec<_> = there.map(|known| known.peer.clone()).collect();
     let newest = peers.iter().filter_map(|peer| peer.version()).max();
     peers.retain(|peer| peer.version() == newest);
@@ -167,7 +172,11 @@ fn head(content_type: &'static str) -> http::response::Parts {
 
 /// What the client says it has.
 fn tags(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let lines = headers.get_all(IF_NONE_MATCH).into_iter();
+    tags_of(headers.get_all(IF_NONE_MATCH).into_iter())
+}
+
+/// The same, of the lines of `If-None-Match`.
+fn tags_of<'h>(lines: impl Iterator<Item = &'h HeaderValue>) -> impl Iterator<Item = &'h str> {
     let lines = lines.filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).map(str::trim)
 }
@@ -225,16 +234,17 @@ async fn version_2(
         Ok(collected) => collected,
         Err(response) => return Ok(response),
     };
-    let Some(merged) = call
-        .shared
-        .openapi_v2
-        .get(&call.shared, Some(&bytes), elsewhere.peers(None))
-        .await
-    else {
+    let local = v2::Local {
+        bytes: bytes.clone(),
+        etag: head.headers.get(ETAG).cloned(),
+    };
+    let cache = &call.shared.openapi_v2;
+    let merged = cache.get(&call.shared, Some(local), elsewhere.peers(None));
+    let Some(merged) = merged.await else {
         return Ok(rebuilt(head, bytes));
     };
     head.headers.insert(ETAG, merged.etag.clone());
-    if whole.if_none_match.is_some_and(|tag| tag == merged.etag) {
+    if tags_of(whole.if_none_match.iter()).any(|it| names(it, &merged.etag)) {
         head.status = StatusCode::NOT_MODIFIED;
         return Ok(rebuilt(head, Bytes::new()));
     }
@@ -255,7 +265,7 @@ fn reachable(call: &Call, peers: &[Arc<Peer>]) -> Vec<Arc<Peer>> {
 /// A request for the whole local document, with what the client wanted of it.
 struct Whole {
     request: Request,
-    if_none_match: Option<HeaderValue>,
+    if_none_match: Vec<HeaderValue>,
     gzip: bool,
 }
 
@@ -264,9 +274,10 @@ impl Whole {
         let gzip = gzip::takes_openapi(request.headers());
         *request.method_mut() = Method::GET;
         let headers = request.headers_mut();
-        let if_none_match = headers.remove(IF_NONE_MATCH);
+        let if_none_match = headers.get_all(IF_NONE_MATCH).iter().cloned().collect();
         for name in [
             ACCEPT_ENCODING,
+            IF_NONE_MATCH,
             IF_MATCH,
             IF_MODIFIED_SINCE,
             IF_UNMODIFIED_SINCE,

@@ -50,6 +50,24 @@ pub(crate) struct Merged {
     pub(crate) packed: Option<Arc<[u8]>>,
 }
 
+/// This server's own document.
+#[derive(Clone)]
+pub(crate) struct Local {
+    pub(crate) bytes: Bytes,
+    /// Its tag, where the server gives one.
+    pub(crate) etag: Option<HeaderValue>,
+}
+
+impl Local {
+    /// Changes with the document; without a tag that takes reading all of it.
+    fn identify(&self, hasher: &mut impl Hasher) {
+        match &self.etag {
+            Some(etag) => etag.as_bytes().hash(hasher),
+            None => self.bytes.hash(hasher),
+        }
+    }
+}
+
 /// The last merged document.
 #[derive(Default)]
 pub(crate) struct Cache(Mutex<State>);
@@ -75,7 +93,7 @@ struct Built {
 /// What the document is made of.
 #[derive(Clone)]
 struct Parts {
-    local: Option<Bytes>,
+    local: Option<Local>,
     peers: Vec<Arc<Peer>>,
 }
 
@@ -85,12 +103,11 @@ impl Cache {
     pub(crate) async fn get(
         &self,
         shared: &Arc<Shared>,
-        local: Option<&Bytes>,
+        local: Option<Local>,
         mut peers: Vec<Arc<Peer>>,
     ) -> Option<Merged> {
         peers.retain(|peer| peer.link().is_some() && !peer.health.is_open());
-        let cell = self.cell(key(local, &peers));
-        let local = local.cloned();
+        let cell = self.cell(key(local.as_ref(), &peers));
         let parts = Parts { local, peers };
         let built = match cell.get() {
             Some(built) => built.clone(),
@@ -167,9 +184,11 @@ fn pause(shared: &Shared) -> Duration {
 
 /// Changes with any schema of the local server or of a peer: version 3's index has a hash of each. What a peer without
 /// one serves is told by its discovery.
-fn key(local: Option<&Bytes>, peers: &[Arc<Peer>]) -> u64 {
+fn key(local: Option<&Local>, peers: &[Arc<Peer>]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    local.hash(&mut hasher);
+    if let Some(local) = local {
+        local.identify(&mut hasher);
+    }
     for peer in peers {
         peer.id.hash(&mut hasher);
         let documents = peer.documents();
@@ -220,6 +239,7 @@ async fn build(shared: &Shared, parts: Parts) -> Built {
     let read = read_all(shared, &asked).await;
     let documents: Vec<Bytes> = parts
         .local
+        .map(|local| local.bytes)
         .into_iter()
         .chain(read.into_iter().flatten())
         .collect();
