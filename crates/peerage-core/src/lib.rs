@@ -24,6 +24,7 @@
 //! | [`quote`] | how does Kubernetes quote a string in a message |
 
 pub mod audit;
+mod chain;
 pub mod discovery;
 pub mod duration;
 pub mod etag;
@@ -42,6 +43,7 @@ pub mod user;
 pub mod version;
 pub mod view;
 
+pub use chain::chain;
 pub use exclusion::{Exclusion, Exclusions};
 pub use index::{Depth, Target};
 pub use query::Query;

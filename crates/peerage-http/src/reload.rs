@@ -12,9 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use peerage_core::chain;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::BoxError;
@@ -189,15 +191,19 @@ impl ReloadMetrics {
     }
 }
 
+/// How long reading files may take: those on a mount that is gone take for ever.
+const LOOK: Duration = Duration::from_secs(10);
+
 /// Looks at the files of all `values` every `interval` until `stop`, logs what changed, and calls `report` for
-/// each change and failure. One failure is logged once, until it changes or ends; `report` hears of every one.
+/// each change and failure. One failure is logged once, until it changes or ends; `report` hears of every one. Files
+/// that cannot be read in time fail, and hold up nobody else's.
 pub async fn watch(
     values: Vec<Arc<dyn Reload>>,
     interval: Duration,
     stop: CancellationToken,
     mut report: impl FnMut(&str, &Reloaded),
 ) {
-    let mut failing: Vec<Option<String>> = vec![None; values.len()];
+    let mut watched: Vec<Watched> = values.into_iter().map(Watched::new).collect();
     let mut ticks = tokio::time::interval(interval.max(Duration::from_millis(10)));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -205,24 +211,60 @@ pub async fn watch(
             () = stop.cancelled() => return,
             _ = ticks.tick() => {}
         }
-        for (value, failing) in values.iter().zip(&mut failing) {
-            let looked = {
-                let value = value.clone();
-                tokio::task::spawn_blocking(move || value.reload()).await
-            };
-            let outcome = match looked {
-                Ok(outcome) => outcome,
-                // The runtime is going away, which says nothing of the files.
-                Err(error) if error.is_cancelled() => return,
-                Err(panic) => Reloaded::Failed(panic.into()),
-            };
-            log(value.name(), &outcome, failing);
+        let looks = watched.iter_mut().map(Watched::look);
+        let outcomes = tokio::select! {
+            () = stop.cancelled() => return,
+            outcomes = futures::future::join_all(looks) => outcomes,
+        };
+        for (watched, outcome) in watched.iter_mut().zip(outcomes) {
+            // None: the runtime is going away, which says nothing of the files.
+            let Some(outcome) = outcome else { return };
+            let name = watched.value.name();
+            log(name, &outcome, &mut watched.failing);
             if !matches!(outcome, Reloaded::Unchanged) {
-                report(value.name(), &outcome);
+                report(name, &outcome);
             }
         }
     }
 }
+
+/// A value with the look at its files that is under way, of which there is one at most.
+struct Watched {
+    value: Arc<dyn Reload>,
+    look: Option<JoinHandle<Reloaded>>,
+    failing: Option<String>,
+}
+
+impl Watched {
+    fn new(value: Arc<dyn Reload>) -> Self {
+        Self {
+            value,
+            look: None,
+            failing: None,
+        }
+    }
+
+    async fn look(&mut self) -> Option<Reloaded> {
+        let value = self.value.clone();
+        let look = self
+            .look
+            .get_or_insert_with(|| tokio::task::spawn_blocking(move || value.reload()));
+        let Ok(looked) = tokio::time::timeout(LOOK, look).await else {
+            return Some(Reloaded::Failed(Slow.into()));
+        };
+        self.look = None;
+        match looked {
+            Ok(outcome) => Some(outcome),
+            Err(error) if error.is_cancelled() => None,
+            Err(panic) => Some(Reloaded::Failed(panic.into())),
+        }
+    }
+}
+
+/// Files are not there in time.
+#[derive(Debug, thiserror::Error)]
+#[error("they could not be read within {LOOK:?}; is what they are on mounted?")]
+struct Slow;
 
 fn log(name: &str, outcome: &Reloaded, failing: &mut Option<String>) {
     match outcome {
@@ -247,17 +289,6 @@ fn log(name: &str, outcome: &Reloaded, failing: &mut Option<String>) {
             }
         }
     }
-}
-
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }
 
 /// A file could not be read.

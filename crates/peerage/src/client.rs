@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, Method, StatusCode, header};
 use http_body_util::BodyExt;
+pub use peerage_core::chain;
 use peerage_http::tls::ClientTlsOptions;
 use peerage_http::{Body, ClientTls, Pem, Request, Upstream, UpstreamOptions, body};
 use serde_json::Value;
@@ -337,17 +338,6 @@ impl Watch {
             }
         }
     }
-}
-
-/// An error and its causes in one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

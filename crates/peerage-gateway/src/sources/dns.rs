@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
 use http::uri::Authority;
+use peerage_core::chain;
 use tokio::time::timeout;
 
 use super::Found;
@@ -62,7 +63,9 @@ where
         for ((name, addresses), answer) in names.iter_mut().zip(answers) {
             match answer {
                 Ok(answer) => addresses.take(answer),
-                Err(error) => failures.push((error.reason(), format!("{}: {error}", name.name))),
+                Err(error) => {
+                    failures.push((error.reason(), format!("{}: {}", name.name, chain(&error))))
+                }
             }
         }
         let servers = names.iter().flat_map(|(name, it)| it.servers(name));
@@ -95,7 +98,7 @@ async fn in_time(
 
 #[derive(Debug, thiserror::Error)]
 enum LookupError {
-    #[error("cannot be looked up: {0}")]
+    #[error("cannot be looked up")]
     Failed(#[from] std::io::Error),
     #[error("no answer within {WAIT:?}")]
     Late,

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use http::uri::Authority;
+use peerage_core::chain;
 use peerage_http::{Upstream, UpstreamOptions};
 use peerage_proxy::PeerRecord;
 use rand::RngExt as _;
@@ -47,15 +48,15 @@ pub(super) async fn follow(
     let mut preferred = None;
     let mut failures = 0u32;
     loop {
-        let servers = servers(&records.borrow_and_update(), preferred.as_ref());
-        if servers.is_empty() {
+        let asked = servers(&records.borrow_and_update(), preferred.as_ref());
+        if asked.is_empty() {
             publisher.failed(
                 "no_server",
                 "no server is known that could be asked".to_owned(),
             );
         }
-        for address in servers {
-            let upstream = upstream(&address, &options);
+        for address in &asked {
+            let upstream = upstream(address, &options);
             let session = Session {
                 upstream: &upstream,
                 options: &options,
@@ -69,7 +70,9 @@ pub(super) async fn follow(
             }
             match ended {
                 Ok(()) => break,
-                Err(error) => publisher.failed(error.reason(), format!("{address}: {error}")),
+                Err(error) => {
+                    publisher.failed(error.reason(), format!("{address}: {}", chain(&error)))
+                }
             }
         }
         failures = failures.saturating_add(1);
@@ -77,9 +80,13 @@ pub(super) async fn follow(
             .saturating_mul(1 << (failures - 1).min(8))
             .min(RETRY_CAP);
         let pause = pause.mul_f64(rand::rng().random_range(0.8..1.2));
-        // Another server may have appeared that can be asked; what this round found out itself is no reason to go on.
         sleep(RETRY).await;
-        let _ = timeout(pause.saturating_sub(RETRY), records.changed()).await;
+        // Another server may have appeared that can be asked; that the same ones are there still is no reason to go on.
+        let another = records.wait_for(|now| {
+            let now = servers(now, None);
+            now.iter().any(|address| !asked.contains(address))
+        });
+        let _ = timeout(pause.saturating_sub(RETRY), another).await;
     }
 }
 
@@ -115,8 +122,8 @@ impl Session<'_> {
             Err(error) => return (false, Err(error)),
         };
         let now = (SystemTime::now(), Instant::now());
-        let room = self.known.replace(list.leases, now.0, now.1);
-        self.publish(room && !list.more);
+        self.known.replace(list.leases, list.more, now.0, now.1);
+        self.publish();
         match ask::watch(self.upstream, user, &list.version).await {
             Ok(lines) => (true, self.watch(lines).await),
             Err(error) => (false, Err(error)),
@@ -136,29 +143,29 @@ impl Session<'_> {
             heard = Instant::now();
             match next? {
                 None => return Ok(()),
+                Some(Change::Nothing) if self.known.has_overflowed() => self.publish(),
                 Some(Change::Nothing) => self.publisher.confirmed(),
                 Some(Change::Is(lease)) => {
-                    let room = self.known.put(lease, SystemTime::now(), heard);
-                    self.publish(room);
+                    self.known.put(lease, SystemTime::now(), heard);
+                    self.publish();
                 }
                 Some(Change::Gone(name)) => {
                     self.known.remove(&name, heard);
-                    self.publish(true);
+                    self.publish();
                 }
                 Some(Change::Unusable) => {}
             }
         }
     }
 
-    /// `all`: whether these are all Leases.
-    fn publish(&mut self, all: bool) {
+    fn publish(&mut self) {
         let told = self.known.servers(SystemTime::now(), Instant::now());
         for (id, why) in told.faults {
             self.publisher.skipped(&id, why);
         }
-        match all {
-            true => self.publisher.found(told.servers, told.skipped),
-            false => {
+        match self.known.has_overflowed() {
+            false => self.publisher.found(told.servers, told.skipped),
+            true => {
                 let text = format!(
                     "there are more than {MOST} identity Leases, more than any cluster has servers, and only the first \
                      ones count: find out who writes them"

@@ -48,17 +48,17 @@ pub(super) enum AskError {
     },
     #[error("it answered with status {0}")]
     Status(StatusCode),
-    #[error("what it answered cannot be used: {0}")]
+    #[error("what it answered cannot be used")]
     Body(#[from] CollectError),
-    #[error("what it answered is no list of Leases: {0}")]
+    #[error("what it answered is no list of Leases")]
     Shape(#[from] serde_json::Error),
-    #[error("its watch broke off: {0}")]
-    Broken(peerage_http::BoxError),
+    #[error("its watch broke off")]
+    Broken(#[source] peerage_http::BoxError),
     #[error("a line of its watch is longer than {LINE_LIMIT} bytes")]
     TooLong,
-    #[error("the user's name cannot be told: {0}")]
+    #[error("the user's name cannot be told")]
     User(#[from] IdentityError),
-    #[error("the request cannot be made: {0}")]
+    #[error("the request cannot be made")]
     Request(#[from] http::Error),
 }
 

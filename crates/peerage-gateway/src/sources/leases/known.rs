@@ -29,6 +29,8 @@ pub(super) struct Known {
     moves: Moves,
     /// Leases whose fault was told.
     told: HashSet<Arc<str>>,
+    /// Whether there were more since they were last all read.
+    overflowed: bool,
 }
 
 struct Seen {
@@ -52,30 +54,36 @@ pub(super) struct Told {
 }
 
 impl Known {
-    /// These are all Leases; whether there is room for all.
+    /// These are all Leases, or the first of `more`.
     pub(super) fn replace(
         &mut self,
         leases: Vec<Registered>,
+        more: bool,
         wall: SystemTime,
         now: Instant,
-    ) -> bool {
+    ) {
         let names: HashSet<_> = leases.iter().map(|lease| lease.id.clone()).collect();
         let known: Vec<_> = self.leases.keys().cloned().collect();
         for name in known.iter().filter(|name| !names.contains(*name)) {
             self.remove(name, now);
         }
-        let mut all = true;
+        self.overflowed = more;
         for lease in leases {
-            all &= self.put(lease, wall, now);
+            self.put(lease, wall, now);
         }
-        all
     }
 
-    /// This Lease is as it is here; whether there is room for it.
-    pub(super) fn put(&mut self, registered: Registered, wall: SystemTime, now: Instant) -> bool {
+    /// Whether there are more than count.
+    pub(super) fn has_overflowed(&self) -> bool {
+        self.overflowed
+    }
+
+    /// This Lease is as it is here, if there is room for it.
+    pub(super) fn put(&mut self, registered: Registered, wall: SystemTime, now: Instant) {
         let before = self.leases.get(&registered.id);
         if before.is_none() && self.leases.len() >= MOST {
-            return false;
+            self.overflowed = true;
+            return;
         }
         let renewed =
             before.map(|it| it.registered.lease.renew_time != registered.lease.renew_time);
@@ -93,7 +101,6 @@ impl Known {
             registered,
         };
         self.leases.insert(seen.registered.id.clone(), seen);
-        true
     }
 
     /// The Lease of this name is no more.
@@ -246,11 +253,14 @@ mod tests {
         let mut world = World::new();
         world.put(0, "a", "10.0.0.1:1", 0);
         let (wall, now) = world.at(300);
-        world
-            .known
-            .replace(vec![lease(world.wall, "a", "10.0.0.1:1", 0)], wall, now);
+        world.known.replace(
+            vec![lease(world.wall, "a", "10.0.0.1:1", 0)],
+            false,
+            wall,
+            now,
+        );
         assert_eq!(world.shown(300), ["a 10.0.0.1:1 live"]);
-        world.known.replace(Vec::new(), wall, now);
+        world.known.replace(Vec::new(), false, wall, now);
         assert!(world.shown(300).is_empty());
     }
 
@@ -263,12 +273,24 @@ mod tests {
                 .map(|n| lease(wall, &format!("a{n}"), "", 0))
                 .collect()
         };
-        assert!(!world.known.replace(all(MOST + 1), wall, now));
-        assert!(!world.known.put(lease(wall, "b", "", 0), wall, now));
-        assert!(world.known.put(lease(wall, "a0", "", 1), wall, now));
-        assert!(world.known.replace(all(MOST), wall, now));
-        world.known.remove("a0", now);
-        assert!(world.known.put(lease(wall, "b", "", 0), wall, now));
+        let known = &mut world.known;
+        known.replace(all(MOST), false, wall, now);
+        known.put(lease(wall, "a0", "", 1), wall, now);
+        assert!(!known.has_overflowed());
+        known.put(lease(wall, "b", "", 0), wall, now);
+        assert!(known.has_overflowed());
+        known.put(lease(wall, "a0", "", 2), wall, now);
+        known.remove("a1", now);
+        assert!(known.has_overflowed(), "who is missing is not known");
+        for (many, more) in [(MOST + 1, false), (MOST, true)] {
+            known.replace(all(many), more, wall, now);
+            assert!(known.has_overflowed());
+            known.replace(all(MOST), false, wall, now);
+            assert!(!known.has_overflowed());
+        }
+        known.remove("a0", now);
+        known.put(lease(wall, "b", "", 0), wall, now);
+        assert!(!known.has_overflowed());
     }
 
     #[test]
