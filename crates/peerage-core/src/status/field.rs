@@ -43,15 +43,6 @@ impl StatusCause {
         )
     }
 
-    /// A field has a value of the wrong type.
-    pub fn type_invalid(field: impl Into<String>, value: impl Serialize, detail: &str) -> Self {
-        Self::new(
-            "FieldValueTypeInvalid",
-            with_value("Invalid value", value, detail),
-            field,
-        )
-    }
-
     /// A field has none of the values that it may have; they are listed in the order given.
     pub fn not_supported<S: AsRef<str>>(
         field: impl Into<String>,

@@ -69,17 +69,6 @@ impl PlainError {
         }
     }
 
-    /// 429 for requests that arrive while the server shuts down.
-    #[must_use]
-    pub fn shutting_down() -> Self {
-        let body = "The apiserver is shutting down, please try again later.\n";
-        PlainError {
-            retry_after: Some(5),
-            close: true,
-            ..Self::new(429, body)
-        }
-    }
-
     /// 500 from a filter that failed before the API was reached. The target is quoted, and both it and the
     /// error are escaped for HTML.
     #[must_use]
@@ -102,11 +91,5 @@ impl PlainError {
             500,
             "This request caused apiserver to panic. Look in the logs for details.\n",
         )
-    }
-
-    /// 503 when an aggregated API's server is not available.
-    #[must_use]
-    pub fn aggregated_api_unavailable() -> Self {
-        Self::new(503, "service unavailable\n")
     }
 }

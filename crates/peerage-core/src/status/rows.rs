@@ -1,8 +1,6 @@
 //! The constructors: one per row of Kubernetes' table of API errors.
 
-use super::{
-    GroupKind, GroupResource, Status, StatusBody, StatusCause, StatusDetails, StatusMeta, field,
-};
+use super::{GroupKind, GroupResource, Status, StatusBody, StatusCause, StatusDetails, field};
 use std::fmt;
 
 use crate::quote::quote;
@@ -187,16 +185,6 @@ impl Status {
         Self::conflict(resource, name, OPTIMISTIC_LOCK_MESSAGE)
     }
 
-    /// 409: an apply would take fields away from their managers.
-    pub fn apply_conflict(message: impl Into<String>, causes: Vec<StatusCause>) -> Self {
-        let mut status = Self::failure(409, "Conflict", message);
-        status.details = Some(StatusDetails {
-            causes,
-            ..StatusDetails::default()
-        });
-        status
-    }
-
     /// 409: an object of this name is there already.
     #[must_use]
     pub fn already_exists(resource: GroupResource<'_>, name: &str) -> Self {
@@ -233,45 +221,6 @@ impl Status {
     /// 410: what is asked for is older than what the server remembers.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::failure(410, "Expired", message)
-    }
-
-    /// 410: a watch from a version before the oldest that is remembered.
-    #[must_use]
-    pub fn too_old_resource_version(asked: u64, oldest: u64) -> Self {
-        Self::expired(format!("too old resource version: {asked} ({oldest})"))
-    }
-
-    /// 410: a watch whose version the store has compacted away.
-    #[must_use]
-    pub fn expired_watch() -> Self {
-        Self::expired("The resourceVersion for the provided watch is too old.")
-    }
-
-    /// 410: a list at a version that the store has compacted away.
-    #[must_use]
-    pub fn expired_list() -> Self {
-        Self::expired("The resourceVersion for the provided list is too old.")
-    }
-
-    /// 410: the rest of a list at a version that the store has compacted away. With a token the client can go on
-    /// at the present version.
-    #[must_use]
-    pub fn expired_continue(token: Option<String>) -> Self {
-        let lead = "The provided continue parameter is too old to display a consistent list result. You can start a new \
-                    list without the continue parameter";
-        let Some(token) = token else {
-            return Self::expired(format!("{lead}."));
-        };
-        let mut status = Self::expired(format!(
-            "{lead}, or use the continue token in this response to retrieve the remainder of the results. Continuing \
-             with the provided token results in an inconsistent list - objects that were created, modified, or deleted \
-             between the time the first chunk was returned and now may show up in the list."
-        ));
-        status.metadata = StatusMeta {
-            continue_token: token,
-            ..StatusMeta::default()
-        };
-        status
     }
 
     /// 413: the request is larger than the server takes.
@@ -347,21 +296,6 @@ impl Status {
     /// 503: not now.
     pub fn service_unavailable(message: impl Into<String>) -> Self {
         Self::failure(503, "ServiceUnavailable", message)
-    }
-
-    /// 503: the server has not installed all its paths yet, so it cannot say that this one is unknown.
-    #[must_use]
-    pub fn paths_not_installed() -> Self {
-        let message = "the request has been made before all known HTTP paths have been installed, please try again";
-        Self::service_unavailable(message).with_retry_after(5)
-    }
-
-    /// 503: peers serve this, but none has an address.
-    #[must_use]
-    pub fn peer_endpoints_unknown() -> Self {
-        Self::service_unavailable(
-            "Error getting ip and port info of the remote server while proxying",
-        )
     }
 
     /// 504: the API gave up waiting.
