@@ -106,7 +106,18 @@ impl Chain {
         Chain { shared, inner }
     }
 
-    async fn answer(self, mut request: Request) -> Response {
+    /// Answers to `/version` tell that a gateway stands here, to whoever asks: it has no version of its own, and to tools
+    /// it would pass for the server that it asks. All others are as the servers give them.
+    async fn answer(self, request: Request) -> Response {
+        let asks_version = request.uri().path() == "/version";
+        let mut response = self.unmarked(request).await;
+        if asks_version {
+            headers::mark_gateway(response.headers_mut());
+        }
+        response
+    }
+
+    async fn unmarked(self, mut request: Request) -> Response {
         let target = request.uri().path_and_query().map_or("/", |t| t.as_str());
         let info = match RequestInfo::parse(request.method().as_str(), target) {
             Ok(info) => Arc::new(info.into_owned()),

@@ -28,6 +28,9 @@ pub const PEER: HeaderName = HeaderName::from_static("x-peerage-peer");
 pub const REASON: HeaderName = HeaderName::from_static("x-peerage-reason");
 /// On an answer to a peer: it sent a request here that this server cannot serve, so its view is out of date.
 pub const STALE_VIEW: HeaderName = HeaderName::from_static("x-peerage-stale-view");
+/// What a gateway calls itself in the `Via` of answers. It is every gateway's name, so that it tells nobody anything but
+/// that there is one.
+const PSEUDONYM: &str = "peerage";
 pub use peerage_auth::audit::AUDIT_ID;
 
 /// What is said on a forwarded request beside what the client said.
@@ -113,6 +116,17 @@ pub fn has_trace(headers: &HeaderMap, own_id: &str) -> bool {
     entries
         .filter_map(|entry| entry.split_whitespace().nth(1))
         .any(|by| by == own_id)
+}
+
+/// Says on an answer that it came through a gateway (RFC 9110 section 7.6.3), and not of which server.
+pub fn mark_gateway(headers: &mut HeaderMap) {
+    leave_trace(headers, PSEUDONYM);
+}
+
+/// Whether an answer came through a gateway.
+#[must_use]
+pub fn is_of_gateway(headers: &HeaderMap) -> bool {
+    has_trace(headers, PSEUDONYM)
 }
 
 fn strip_credentials(headers: &mut HeaderMap, what: &Outgoing<'_>) {
@@ -299,6 +313,18 @@ mod tests {
         assert_eq!(values(&headers, "x-forwarded-host"), ["api.example.com"]);
         assert_eq!(values(&headers, "x-forwarded-uri"), ["/apis/a/v1/b"]);
         assert_eq!(values(&headers, "x-forwarded-proto"), ["https"]);
+    }
+
+    #[test]
+    fn an_answer_tells_that_it_came_through_a_gateway_beside_who_else_it_came_through() {
+        let mut headers = map(&[("Via", "1.1 peerage-like, 2 cache")]);
+        assert!(!is_of_gateway(&headers));
+        mark_gateway(&mut headers);
+        assert!(is_of_gateway(&headers));
+        assert_eq!(
+            values(&headers, "via"),
+            ["1.1 peerage-like, 2 cache", "1.1 peerage"]
+        );
     }
 
     #[test]

@@ -411,6 +411,71 @@ async fn servers_without_a_proxy_fail_where_it_would_be_needed() {
     }
 }
 
+/// `peerage gateway` before a server, and its URL.
+async fn gateway(pki: &Pki, before: &ServerProcess) -> (Child, String) {
+    let file = |flag: &str, name: &str| format!("--{flag}={}", pki.file(name).display());
+    let mut command = Command::new(executable());
+    command
+        .args(["gateway", "--bind-address=127.0.0.1", "--secure-port=0"])
+        .args(["--admin-bind-address=", "--exit-with-stdin"])
+        .arg("--log-format=json")
+        .arg(format!("--peer=https://{}", before.address))
+        .arg(file("tls-cert-file", "server.crt"))
+        .arg(file("tls-private-key-file", "server.key"))
+        .arg(file("client-ca-file", "ca.crt"))
+        .arg(file("peer-ca-file", "ca.crt"))
+        .arg(file("proxy-client-cert-file", "front-proxy-client.crt"))
+        .arg(file("proxy-client-key-file", "front-proxy-client.key"))
+        .env_remove("KUBECONFIG")
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let address = tokio::time::timeout(Duration::from_secs(60), async {
+        loop {
+            let line = lines.next_line().await.unwrap().unwrap();
+            let entry: Value = serde_json::from_str(&line).unwrap();
+            if entry["message"] == "ready" {
+                return entry["address"].as_str().unwrap().to_owned();
+            }
+        }
+    });
+    let address = address.await.unwrap();
+    // Somebody has to read on, or it waits.
+    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+    (child, format!("https://{address}"))
+}
+
+#[tokio::test]
+async fn a_gateway_is_known_for_one_by_whoever_asks() {
+    let temp = tempfile::tempdir().unwrap();
+    let pki = Pki::create(temp.path());
+    let spec = ServerSpec::peer("old", "1.36", "");
+    let spec = ServerSpec {
+        store: None,
+        ..spec
+    };
+    let server = ServerProcess::start(executable(), &pki, &spec).await;
+    let (_running, url) = gateway(&pki, &server).await;
+    // It names the server that answered to the administrator alone.
+    for (user, says) in [
+        ("alice", "a gateway"),
+        ("admin", "a gateway (this was answered by "),
+    ] {
+        let found = checked(&pki, user, std::slice::from_ref(&url), &[]).await;
+        let expected = format!("proxy of {}: {says}", &url["https://".len()..]);
+        let passed = found.of("pass");
+        let found = passed.iter().find(|it| it.starts_with(&expected));
+        let found = found.unwrap_or_else(|| panic!("{expected}: {passed:#?}"));
+        assert_eq!(found.ends_with("a gateway"), user == "alice", "{found}");
+    }
+    let own = format!("https://{}", server.address);
+    let found = checked(&pki, "admin", &[own], &[]).await;
+    let expected = format!("proxy of {}: on (Peerage's)", server.address);
+    assert!(found.of("pass").contains(&expected), "{}", found.text);
+}
+
 /// A server that answers everything with `{}`, by a clock of its own.
 async fn fake(certificate: &str, key: &str, ahead: i64) -> (String, CancellationToken) {
     let tls = tls::ServerTlsOptions::new(

@@ -110,6 +110,11 @@ fn ready(name: &str, answers: &Answers) -> Item {
 /// Whether it reroutes and merges, by what it says of its gates and serves.
 fn proxy(server: &Server, answers: &Answers) -> Item {
     let name = &server.name;
+    if server.is_gateway() {
+        let by = server.answered_by();
+        let by = by.map_or(String::new(), |by| format!(" (this was answered by {by})"));
+        return Item::pass(PROXY, name, format!("a gateway{by}"));
+    }
     if let Some(debug) = server.debug() {
         return match debug["enabled"] == false {
             false => Item::pass(PROXY, name, "on (Peerage's)"),
@@ -117,13 +122,6 @@ fn proxy(server: &Server, answers: &Answers) -> Item {
                 "--peer-ca-file, --proxy-client-cert-file and --proxy-client-key-file, as `peerage pki init` prints them",
             ),
         };
-    }
-    if let Some(to) = server.gateway_to() {
-        return Item::pass(
-            PROXY,
-            name,
-            format!("a gateway (this was answered by {to})"),
-        );
     }
     let version = server.version();
     let release = version.as_ref().map(|it| it.emulated);

@@ -11,10 +11,8 @@ const VERSIONS: &str = "version-skew";
 /// Judges the versions of the servers that say theirs.
 pub(super) fn judge(world: &World) -> Option<Item> {
     let mut versions: BTreeMap<Release, Vec<String>> = BTreeMap::new();
-    let (gateways, named): (Vec<&Server>, Vec<&Server>) = world
-        .servers
-        .iter()
-        .partition(|it| it.gateway_to().is_some());
+    let (gateways, named): (Vec<&Server>, Vec<&Server>) =
+        world.servers.iter().partition(|it| it.is_gateway());
     for (name, release) in behind(world) {
         versions.entry(release).or_default().push(name);
     }

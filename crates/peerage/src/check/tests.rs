@@ -533,8 +533,7 @@ fn what_fails_for_one_cause_is_one_item() {
 /// Makes a server one that is reached through a gateway.
 fn through_a_gateway(world: &mut World, at: usize) {
     let version = answers(world, at).version.as_mut().unwrap();
-    let name = "old".parse().unwrap();
-    version.headers.insert("x-peerage-peer", name);
+    peerage_proxy::headers::mark_gateway(&mut version.headers);
 }
 
 fn gateway(peers: Value) -> Gateway {

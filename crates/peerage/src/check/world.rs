@@ -5,6 +5,7 @@
 use http::StatusCode;
 use jiff::Timestamp;
 use peerage_core::discovery::ApiGroupDiscoveryList;
+use peerage_proxy::headers;
 use serde_json::Value;
 
 use super::handshake::{Handshake, HandshakeError};
@@ -132,16 +133,21 @@ impl Server {
         debug_peers(&self.answers()?.debug)
     }
 
-    /// Who answered for it, if it is a gateway: those name the server that they sent a request to.
-    pub(super) fn gateway_to(&self) -> Option<String> {
-        let answers = self.answers()?;
-        let named = good(&answers.version).ok()?.header("x-peerage-peer")?;
-        (!self.is_peerage()).then(|| named.to_owned())
+    /// Whether it is a gateway, which says so to everybody, whatever it answers.
+    pub(super) fn is_gateway(&self) -> bool {
+        let version = self.answers().and_then(|it| it.version.as_ref().ok());
+        version.is_some_and(|it| headers::is_of_gateway(&it.headers))
+    }
+
+    /// Which server answered for it, if it is a gateway that says so to this user.
+    pub(super) fn answered_by(&self) -> Option<&str> {
+        let version = self.answers()?.version.as_ref().ok()?;
+        version.header(headers::PEER.as_str())
     }
 
     /// Whether requests through it take Peerage's proxy.
     pub(super) fn is_behind_peerage(&self) -> bool {
-        self.is_peerage() || self.gateway_to().is_some()
+        self.is_peerage() || self.is_gateway()
     }
 
     /// What `/version` says.
@@ -273,7 +279,7 @@ impl World {
     /// Whether clients come by gateways: these find servers without the addresses that servers tell each other.
     pub(super) fn has_gateways(&self) -> bool {
         let all = self.answering().all(Server::is_behind_peerage);
-        let any = self.answering().any(|it| it.gateway_to().is_some());
+        let any = self.answering().any(Server::is_gateway);
         !self.gateways.is_empty() || (all && any)
     }
 

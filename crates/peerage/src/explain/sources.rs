@@ -8,7 +8,7 @@ use peerage_core::PeerView;
 use peerage_core::discovery::{ApiGroupDiscoveryList, read_core, read_groups};
 use peerage_core::route::Explanation;
 use peerage_core::view::{Documents, LocalApis, Millis, Peer, PeerState, Readiness, ViewInputs};
-use peerage_proxy::headers::PEER;
+use peerage_proxy::headers;
 use serde::Deserialize;
 
 use super::{ExplainFlags, Silent};
@@ -77,10 +77,10 @@ pub(super) async fn fetched(flags: &ExplainFlags) -> Result<(PeerView, Silent), 
     Ok((view(documents, peers), asked))
 }
 
-/// Whether others answer for it: a gateway names the server that it sent a request to.
+/// Whether others answer for it.
 async fn is_gateway(client: &ApiClient) -> bool {
     let answer = client.get("/version").await;
-    answer.is_ok_and(|it| it.header(PEER.as_str()).is_some())
+    answer.is_ok_and(|it| headers::is_of_gateway(&it.headers))
 }
 
 /// A view of saved documents.
