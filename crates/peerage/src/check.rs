@@ -33,7 +33,7 @@ use clap::Args;
 use crate::exit::Failure;
 use crate::output::{Output, plain, print_json};
 use crate::signals::Signals;
-use crate::targets::{self, ServerFlags, Target, parse_wait};
+use crate::targets::{self, ServerFlags, Target, Unusable, parse_wait};
 use gather::Plan;
 pub use print::What;
 
@@ -54,7 +54,8 @@ Exit codes:
   0    everything passes
   1    something is to be looked at
   2    something fails, or the command line is wrong
-  3    a file that it needs is not there, or with --print no server answers";
+  3    a file that it needs is not there, or with --print no server answers
+       (without servers and kubeconfig there are placeholders instead)";
 
 /// The flags of `peerage check`.
 #[derive(Debug, Clone, Args)]
@@ -78,7 +79,7 @@ pub struct CheckFlags {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_wait)]
     pub timeout: Duration,
     /// Leave out what passes
-    #[arg(long)]
+    #[arg(long, conflicts_with = "print")]
     pub only_problems: bool,
     /// Repeat it until Ctrl-C: a table that changes in place, or a line per change where there is no terminal
     #[arg(long, short)]
@@ -90,7 +91,7 @@ pub struct CheckFlags {
     #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "watch")]
     pub print: Option<What>,
     /// How to print it
-    #[arg(long, short, value_enum, default_value_t = Output::Table)]
+    #[arg(long, short, value_enum, default_value_t = Output::Table, conflicts_with = "print")]
     pub output: Output,
     /// Stop when standard input ends
     #[arg(long, hide = true)]
@@ -105,12 +106,15 @@ pub fn run(flags: &CheckFlags) -> Result<u8, Failure> {
     let plan = plan(flags)?;
     let runtime = crate::runtime()?;
     if let Some(what) = flags.print {
-        let text = runtime.block_on(print::print(what, &plan, !flags.server.is_empty()))?;
+        let text = runtime.block_on(print::print(what, &plan))?;
         say!("{}", plain(&text));
         return Ok(0);
     }
     if plan.targets.is_empty() {
-        return Err(Failure::usage("no server to check"));
+        let file = flags.servers.kubeconfig.display();
+        return Err(Failure::usage(format!(
+            "no server to check: {file} has no contexts; name servers, such as https://10.0.0.1:6443, or give --kubeconfig"
+        )));
     }
     runtime.block_on(async {
         if flags.watch {
@@ -145,8 +149,10 @@ fn plan(flags: &CheckFlags) -> Result<Plan, Failure> {
     for file in &flags.manifest {
         manifests.extend(command_line::of_file(file).map_err(Failure::unavailable)?);
     }
+    let (targets, unusable) = targets(flags)?;
     Ok(Plan {
-        targets: targets(flags)?,
+        targets,
+        unusable,
         wait: flags.timeout,
         front_proxy,
         gateways: flags.gateway.clone(),
@@ -154,18 +160,17 @@ fn plan(flags: &CheckFlags) -> Result<Plan, Failure> {
     })
 }
 
-fn targets(flags: &CheckFlags) -> Result<Vec<Target>, Failure> {
+fn targets(flags: &CheckFlags) -> Result<(Vec<Target>, Vec<Unusable>), Failure> {
     if flags.server.is_empty() {
         // What is printed can do without servers.
         if flags.print.is_some() && !flags.servers.kubeconfig.exists() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         }
         return targets::of_all_contexts(&flags.servers);
     }
     let words = flags.server.iter();
-    words
-        .map(|word| targets::named(&flags.servers, word))
-        .collect()
+    let named = words.map(|word| targets::named(&flags.servers, word));
+    Ok((named.collect::<Result<_, _>>()?, Vec::new()))
 }
 
 /// How wide and high the terminal is; a page where there is none.

@@ -19,8 +19,8 @@ pub const LOCAL: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer";
 /// Longest answer that is read.
 const LONGEST_ANSWER: usize = 64 << 20;
-/// Longest pause within an answer, and longest wait for its start.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// The usual wait for the start of an answer, and for its next part.
+pub const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -98,11 +98,13 @@ pub struct ApiClient {
     url: String,
     token: Option<String>,
     headers: HeaderMap,
+    wait: Duration,
 }
 
 impl ApiClient {
-    /// A client by a kubeconfig's connection.
-    pub fn new(connection: &Connection) -> Result<Self, ClientError> {
+    /// A client by a kubeconfig's connection, which waits that long for a connection, the start of an answer and each of
+    /// its parts.
+    pub fn new(connection: &Connection, wait: Duration) -> Result<Self, ClientError> {
         let failed = |problem: String| ClientError::Setup {
             url: connection.url.clone(),
             problem,
@@ -136,18 +138,15 @@ impl ApiClient {
             Some(_) => address.to_owned(),
             None => format!("{address}:443"),
         };
-        let mut options = UpstreamOptions::new(with_port, tls);
-        options.first_byte_timeout = PATIENCE;
+        let options = UpstreamOptions::new(with_port, tls);
         Ok(Self {
-            upstream: Upstream::new(options),
-            url: connection.url.clone(),
             token: connection.token.clone(),
-            headers: HeaderMap::new(),
+            ..Self::of(options, &connection.url, wait)
         })
     }
 
     /// A client of a plain HTTP address on loopback, without credentials.
-    pub fn plain(url: &str) -> Result<Self, ClientError> {
+    pub fn plain(url: &str, wait: Duration) -> Result<Self, ClientError> {
         let address = url
             .strip_prefix("http://")
             .map(|rest| rest.trim_end_matches('/'));
@@ -156,14 +155,22 @@ impl ApiClient {
             url: url.to_owned(),
             problem: "the URL has to be http://host:port".to_owned(),
         })?;
-        let mut options = UpstreamOptions::new(address, ClientTls::plain());
-        options.first_byte_timeout = PATIENCE;
-        Ok(Self {
+        let options = UpstreamOptions::new(address, ClientTls::plain());
+        Ok(Self::of(options, url, wait))
+    }
+
+    fn of(mut options: UpstreamOptions, url: &str, wait: Duration) -> Self {
+        options.queue_timeout = wait;
+        options.connect_timeout = wait;
+        options.handshake_timeout = wait;
+        options.first_byte_timeout = wait;
+        Self {
             upstream: Upstream::new(options),
             url: url.to_owned(),
             token: None,
             headers: HeaderMap::new(),
-        })
+            wait,
+        }
     }
 
     /// The same client with headers that every request carries.
@@ -279,7 +286,7 @@ impl ApiClient {
     }
 
     async fn read(&self, head: http::response::Parts, body: Body) -> Result<Answer, ClientError> {
-        let body = body::collect(body, LONGEST_ANSWER, PATIENCE).await;
+        let body = body::collect(body, LONGEST_ANSWER, self.wait).await;
         Ok(Answer {
             status: head.status,
             headers: head.headers,
@@ -365,7 +372,9 @@ mod tests {
             "127.0.0.1:6443",
             "https://127.0.0.1:6443",
         ] {
-            let error = ApiClient::new(&connection(url)).unwrap_err().to_string();
+            let error = ApiClient::new(&connection(url), PATIENCE)
+                .unwrap_err()
+                .to_string();
             assert!(
                 error.starts_with(&format!("cannot connect to {url}: ")),
                 "{error}"
@@ -374,11 +383,22 @@ mod tests {
         let mut without = connection("https://127.0.0.1:6443");
         without.authority = None;
         assert!(
-            ApiClient::new(&without)
+            ApiClient::new(&without, PATIENCE)
                 .unwrap_err()
                 .to_string()
                 .contains("authority")
         );
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_waited_for_as_long_as_one_wants() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let begun = std::time::Instant::now();
+        let client = ApiClient::plain(&url, Duration::from_millis(20)).unwrap();
+        let error = client.get("/readyz").await.unwrap_err().to_string();
+        assert!(error.contains("did not answer"), "{error}");
+        assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     }
 
     #[tokio::test]

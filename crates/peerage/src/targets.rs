@@ -62,9 +62,9 @@ pub struct Target {
 }
 
 impl Target {
-    /// A client of it.
-    pub fn client(&self) -> Result<ApiClient, Failure> {
-        ApiClient::new(&self.connection).map_err(|e| Failure::new(Kind::Unavailable, e))
+    /// A client of it, which waits that long.
+    pub fn client(&self, wait: Duration) -> Result<ApiClient, Failure> {
+        ApiClient::new(&self.connection, wait).map_err(|e| Failure::new(Kind::Unavailable, e))
     }
 }
 
@@ -123,16 +123,36 @@ pub fn of_context(flags: &ServerFlags, name: &str) -> Result<Target, Failure> {
     })
 }
 
-/// All contexts' servers, each once: of contexts that lead to the same server with the same credentials the first.
-pub fn of_all_contexts(flags: &ServerFlags) -> Result<Vec<Target>, Failure> {
+/// A context that cannot be used, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unusable {
+    /// The context.
+    pub name: String,
+    /// Why.
+    pub why: String,
+}
+
+/// All contexts' servers, each once: of contexts that lead to the same server with the same credentials the first. Those
+/// that cannot be used, as with a user who runs a program, do not keep the others from it; only if none can they do.
+pub fn of_all_contexts(flags: &ServerFlags) -> Result<(Vec<Target>, Vec<Unusable>), Failure> {
     let mut targets: Vec<Target> = Vec::new();
+    let mut unusable = Vec::new();
+    let mut first = None;
     for name in kubeconfig::contexts(&flags.kubeconfig)?.names {
-        let target = of_context(flags, &name)?;
-        if !targets.iter().any(|it| it.connection == target.connection) {
-            targets.push(target);
+        match of_context(flags, &name) {
+            Ok(target) if targets.iter().any(|it| it.connection == target.connection) => {}
+            Ok(target) => targets.push(target),
+            Err(failure) => {
+                let why = failure.to_string();
+                unusable.push(Unusable { name, why });
+                first = first.or(Some(failure));
+            }
         }
     }
-    Ok(targets)
+    match first {
+        Some(failure) if targets.is_empty() => Err(failure),
+        _ => Ok((targets, unusable)),
+    }
 }
 
 fn of_url(flags: &ServerFlags, url: &str) -> Result<Target, Failure> {
@@ -204,9 +224,31 @@ users:
     #[test]
     fn contexts_that_lead_to_the_same_server_are_asked_once() {
         let temp = tempfile::tempdir().unwrap();
-        let all = of_all_contexts(&flags(temp.path())).unwrap();
+        let (all, unusable) = of_all_contexts(&flags(temp.path())).unwrap();
         let names: Vec<_> = all.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["old", "new"]);
+        assert_eq!(unusable, []);
+    }
+
+    #[test]
+    fn a_context_that_cannot_be_used_does_not_keep_others_from_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let flags = flags(temp.path());
+        let cloud = "- {name: cloud, context: {cluster: old, user: cloud}}\n";
+        let user = "- {name: cloud, user: {exec: {command: login}}}\n";
+        let with_cloud = KUBECONFIG.replace("contexts:\n", &format!("contexts:\n{cloud}"));
+        let with_cloud = with_cloud.replace("users:\n", &format!("users:\n{user}"));
+        std::fs::write(&flags.kubeconfig, &with_cloud).unwrap();
+        let (all, unusable) = of_all_contexts(&flags).unwrap();
+        let names: Vec<_> = all.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["old", "new"]);
+        assert_eq!(unusable.len(), 1);
+        assert_eq!(unusable[0].name, "cloud");
+
+        let none = with_cloud.replace("user: admin", "user: cloud");
+        std::fs::write(&flags.kubeconfig, none).unwrap();
+        let failure = of_all_contexts(&flags).unwrap_err();
+        assert_eq!(failure.to_string(), unusable[0].why);
     }
 
     #[test]

@@ -544,15 +544,37 @@ async fn what_is_printed_is_made_up_of_no_server_that_does_not_answer() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
     drop(listener);
-    let mut command = check(&pki, "admin", &[url], &["--print=static-pod"]);
-    let output = command.output().await.unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{error}");
-    assert!(
-        error.contains("none of the servers that were named answers"),
-        "{error}"
+    let kubeconfig = pki.file("kubeconfig");
+    let contexts = "current-context: a\ncontexts:\n- {name: a, context: {cluster: a, user: a}}\n";
+    let cluster = format!(
+        "clusters:\n- name: a\n  cluster: {{server: '{url}', certificate-authority: ca.crt}}\n"
     );
-    assert!(output.stdout.is_empty());
+    let user = "users:\n- {name: a, user: {token: t}}\n";
+    std::fs::write(&kubeconfig, format!("{contexts}{cluster}{user}")).unwrap();
+    let printing = |what: &str| {
+        let mut command = Command::new(executable());
+        command.arg("check").arg(format!("--print={what}"));
+        command.arg(format!("--kubeconfig={}", kubeconfig.display()));
+        command
+    };
+    let manifest = pki.file("kube-apiserver.yaml");
+    let pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"command": ["kube-apiserver"]}]}});
+    std::fs::write(&manifest, pod.to_string()).unwrap();
+    let mut with_file = printing("kubeadm");
+    with_file.arg(format!("--manifest={}", manifest.display()));
+    for (mut command, code) in [
+        (check(&pki, "admin", &[url], &["--print=static-pod"]), 3),
+        (printing("static-pod"), 3),
+        (printing("kubeadm"), 3),
+        (with_file, 0),
+    ] {
+        let output = command.output().await.unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{command:?}: {error}");
+        let says = "none of the servers answers";
+        assert_eq!(error.contains(says), code == 3, "{error}");
+        assert_eq!(output.stdout.is_empty(), code == 3);
+    }
 }
 
 #[tokio::test]
@@ -608,6 +630,16 @@ async fn a_command_line_that_is_wrong_is_told_from_a_check_that_fails() {
         (&["127.0.0.1:21000"], 2, "write https://127.0.0.1:21000"),
         (&["http://127.0.0.1:1"], 2, "write https://127.0.0.1:1"),
         (&["--print=nothing"], 2, "network-policy"),
+        (
+            &["--print=kubeadm", "--output=json"],
+            2,
+            "cannot be used with",
+        ),
+        (
+            &["--print=kubeadm", "--only-problems"],
+            2,
+            "cannot be used with",
+        ),
         (&["--timeout=0s"], 2, "more than 0"),
     ] {
         let output = Command::new(executable())

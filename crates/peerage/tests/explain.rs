@@ -86,15 +86,39 @@ fn kubeconfig(pki: &Pki, urls: [&str; 2]) -> std::path::PathBuf {
 }
 
 async fn explain(kubeconfig: &Path, target: &str) -> Value {
+    let (explained, error) = explain_and_say(kubeconfig, target).await;
+    assert!(error.is_empty(), "{error}");
+    explained
+}
+
+async fn explain_and_say(kubeconfig: &Path, target: &str) -> (Value, String) {
     let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_peerage"))
         .args(["explain", "GET", target, "--output=json"])
         .arg(format!("--kubeconfig={}", kubeconfig.display()))
         .output()
         .await
         .unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(error.is_empty(), "{error}");
-    serde_json::from_slice(&output.stdout).unwrap()
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    let explained = serde_json::from_slice(&output.stdout);
+    (explained.unwrap_or_else(|_| panic!("{error}")), error)
+}
+
+#[tokio::test]
+async fn a_context_that_cannot_be_used_is_told_and_the_others_are_asked() {
+    let temp = tempfile::tempdir().unwrap();
+    let pki = Pki::create(temp.path());
+    let (old, _old) = serve(&pki, "1.33", Form::V2).await;
+    let (new, _new) = serve(&pki, "1.37", Form::V2).await;
+    let kubeconfig = kubeconfig(&pki, [&old, &new]);
+    let text = std::fs::read_to_string(&kubeconfig).unwrap();
+    let cloud = "contexts:\n- {name: cloud, context: {cluster: away, user: nobody}}\n";
+    let text = text.replace("contexts:\n", cloud);
+    std::fs::write(&kubeconfig, text).unwrap();
+    let target = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
+    let (explained, error) = explain_and_say(&kubeconfig, target).await;
+    assert_eq!(explained["answer"], "peer", "{explained:#}");
+    assert!(error.starts_with("cloud counts as not heard: "), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
 }
 
 #[tokio::test]

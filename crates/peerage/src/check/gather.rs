@@ -23,7 +23,7 @@ use super::world::{
 };
 use crate::client::{ApiClient, MERGED, chain};
 use crate::discovery::{self, DiscoveryError};
-use crate::targets::Target;
+use crate::targets::{Target, Unusable};
 
 /// The name that peers ask each other's certificates for.
 pub(super) const PEER_NAME: &str = "kubernetes.default.svc";
@@ -44,6 +44,8 @@ const PODS: &str =
 pub(super) struct Plan {
     /// Whom.
     pub(super) targets: Vec<Target>,
+    /// Contexts that lead to nobody.
+    pub(super) unusable: Vec<Unusable>,
     /// Longest wait for one answer.
     pub(super) wait: Duration,
     /// The front-proxy certificate and key to try.
@@ -64,7 +66,7 @@ pub(super) async fn gather(plan: &Plan) -> World {
         .map(|it| {
             let answers = it.answers.is_ok();
             answers
-                .then(|| ApiClient::new(&it.connection).ok())
+                .then(|| ApiClient::new(&it.connection, plan.wait).ok())
                 .flatten()
         })
         .collect();
@@ -87,6 +89,7 @@ pub(super) async fn gather(plan: &Plan) -> World {
     World {
         now: Timestamp::now(),
         servers,
+        unusable: plan.unusable.clone(),
         gateways,
         leases,
         endpoints,
@@ -146,7 +149,7 @@ pub(super) async fn of_cluster(plan: &Plan) -> (Got, Got) {
     let clients: Vec<Option<ApiClient>> = plan
         .targets
         .iter()
-        .map(|target| ApiClient::new(&target.connection).ok())
+        .map(|target| ApiClient::new(&target.connection, plan.wait).ok())
         .collect();
     let one = |path| shared(&clients, path, plan.wait);
     let leases = format!("{LEASES}&limit=500");
@@ -189,7 +192,7 @@ async fn server(target: &Target, plan: &Plan) -> Server {
     let shake = handshake::shake(&server.address, name, plan.wait);
     let handshake = shake.await;
     if handshake.is_ok() {
-        server.answers = match ApiClient::new(connection) {
+        server.answers = match ApiClient::new(connection, plan.wait) {
             Ok(client) => answers(&client, plan.wait).await,
             Err(error) => Err(chain(&error)),
         };
@@ -200,7 +203,7 @@ async fn server(target: &Target, plan: &Plan) -> Server {
 }
 
 async fn gateway(url: &str, wait: Duration) -> Gateway {
-    let (ready, debug, metrics) = match ApiClient::plain(url) {
+    let (ready, debug, metrics) = match ApiClient::plain(url, wait) {
         Ok(client) => {
             join3(
                 get(&client, "/readyz", JSON, wait),
@@ -302,7 +305,7 @@ async fn as_peer(server: &Server, plan: &Plan) -> Option<Got> {
     let mut connection = server.connection.clone();
     (connection.certificate, connection.key) = (Some(certificate), Some(key));
     connection.token = None;
-    let client = match ApiClient::new(&connection) {
+    let client = match ApiClient::new(&connection, plan.wait) {
         Ok(client) => client.with_headers(peer_headers()),
         Err(error) => return Some(Err(chain(&error))),
     };

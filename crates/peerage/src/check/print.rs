@@ -15,6 +15,7 @@ use std::fmt::Write as _;
 use super::command_line;
 use super::gather::{self, Plan};
 use super::records::{self, Lease};
+use super::report::some;
 use super::rights;
 use super::world::{CommandLine, good};
 use crate::exit::Failure;
@@ -34,7 +35,13 @@ pub enum What {
     NetworkPolicy,
 }
 
-/// The port of kube-apiserver once the gateway has its own.
+impl What {
+    fn is_for_kubeadm(self) -> bool {
+        matches!(self, What::Kubeadm | What::KubeadmV1beta3)
+    }
+}
+
+/// The port of a kube-apiserver once the gateway has its own.
 const BEHIND: u16 = 6444;
 /// The port that clients know.
 const SECURE_PORT: u16 = 6443;
@@ -52,8 +59,9 @@ struct Facts {
     as_named: Vec<String>,
 }
 
-/// What is written where something is not known.
-const PLACEHOLDER: &str = "REPLACE-ME";
+/// What is written where something is not known. No address, image or range can be that, so it is refused where it was
+/// left.
+const PLACEHOLDER: &str = "<REPLACE-ME>";
 
 impl Facts {
     /// The addresses of Leases, and where one has none, those of the servers as they were named.
@@ -80,17 +88,21 @@ impl Facts {
     }
 }
 
-/// Asks what is to be filled in, and writes; `named` says that the servers are not just those that there happen to be.
-pub(super) async fn print(what: What, plan: &Plan, named: bool) -> Result<String, Failure> {
+/// Asks what is to be filled in, and writes. Placeholders are for those who have no servers yet: when none of those that
+/// there are answers, nothing is printed that looks as if it were for them, unless files say all that it takes.
+pub(super) async fn print(what: What, plan: &Plan) -> Result<String, Failure> {
     let mut facts = Facts {
         lines: plan.manifests.clone(),
         ..Facts::default()
     };
     if !plan.targets.is_empty() {
         let (leases, pods) = gather::of_cluster(plan).await;
-        if let (true, Err(why), Err(_)) = (named, &leases, &pods) {
+        let from_files = what.is_for_kubeadm() && !plan.manifests.is_empty();
+        if let (false, Err(why), Err(_)) = (from_files, &leases, &pods) {
+            let names: Vec<String> = plan.targets.iter().map(|it| it.name.clone()).collect();
             return Err(Failure::unavailable(format!(
-                "none of the servers that were named answers: {why}"
+                "none of the servers answers ({}): {why}",
+                some(&names, 5)
             )));
         }
         for (got, right) in [(&leases, rights::LEASES), (&pods, rights::PODS)] {
@@ -125,7 +137,7 @@ fn text(what: What, facts: &Facts) -> String {
     if facts.lines.is_empty() && !facts.unread.is_empty() {
         head.push_str("# Values here are placeholders; keep feature gates that the cluster has beside the one named here.\n");
     }
-    if !matches!(what, What::Kubeadm | What::KubeadmV1beta3) {
+    if !what.is_for_kubeadm() {
         head.push_str(&where_from(facts));
     }
     head + &filled_in(what, facts)

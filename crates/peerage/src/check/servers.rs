@@ -20,7 +20,12 @@ const MERGES: Release = Release(1, 35);
 /// Judges each server by itself, and each gateway.
 pub(super) fn judge(world: &World) -> Vec<Item> {
     let servers = world.servers.iter().flat_map(judge_server);
+    let unusable = world.unusable.iter().map(|it| {
+        let says = format!("not asked: its context cannot be used: {}", it.why);
+        Item::skip(REACHABLE, &it.name, says)
+    });
     servers
+        .chain(unusable)
         .chain(world.gateways.iter().flat_map(judge_gateway))
         .collect()
 }

@@ -208,6 +208,7 @@ fn world(pki: &Pki) -> World {
     World {
         now: NOW.parse::<Timestamp>().unwrap(),
         servers,
+        unusable: Vec::new(),
         gateways: Vec::new(),
         leases: document(200, &leases),
         endpoints: document(200, &endpoints),

@@ -13,6 +13,7 @@ use crate::client::Answer;
 use crate::diff::lifecycle::Release;
 use crate::discovery::Form;
 use crate::pki::kubeconfig::Connection;
+use crate::targets::Unusable;
 
 /// An answer, or why there is none.
 pub(super) type Got = Result<Answer, String>;
@@ -251,6 +252,8 @@ pub(super) struct World {
     pub(super) now: Timestamp,
     /// The servers, in the order they were named.
     pub(super) servers: Vec<Server>,
+    /// Contexts that lead to nobody.
+    pub(super) unusable: Vec<Unusable>,
     /// Gateways' own addresses.
     pub(super) gateways: Vec<Gateway>,
     /// The identity Leases.

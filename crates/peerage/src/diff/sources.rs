@@ -65,7 +65,7 @@ fn catalogue(flags: &DiffFlags, version: &str) -> Result<Inventory, Failure> {
 }
 
 async fn server(flags: &DiffFlags, target: Target) -> Result<Inventory, Failure> {
-    let client = target.client()?;
+    let client = target.client(flags.timeout)?;
     let asked = async { futures::join!(discovery::read(&client), client.get("/version")) };
     let (found, version) = tokio::time::timeout(flags.timeout, asked)
         .await

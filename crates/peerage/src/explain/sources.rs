@@ -12,7 +12,7 @@ use peerage_proxy::headers;
 use serde::Deserialize;
 
 use super::{ExplainFlags, Silent};
-use crate::client::{ApiClient, chain};
+use crate::client::{ApiClient, PATIENCE, chain};
 use crate::discovery;
 use crate::exit::{Failure, Kind};
 use crate::output::plain;
@@ -56,13 +56,12 @@ pub(super) async fn fetched(flags: &ExplainFlags) -> Result<(PeerView, Silent), 
     let mut peers = Vec::new();
     for name in names.into_iter().filter(|name| *name != local_name) {
         let mut peer = Peer::new(name.as_str(), "");
-        let client = client(flags, Some(&name))?;
-        if self::is_gateway(&client).await {
-            eprintln!("{} is a gateway and nobody's peer: left out", plain(&name));
-            continue;
-        }
-        match self::documents(&client).await {
-            Ok(documents) => peer = live(peer, documents),
+        match self::peer(flags, &name).await {
+            Ok(Some(documents)) => peer = live(peer, documents),
+            Ok(None) => {
+                eprintln!("{} is a gateway and nobody's peer: left out", plain(&name));
+                continue;
+            }
             Err(failure) => {
                 let text = format!("{name} counts as not heard: {failure}");
                 eprintln!("{}", plain(&text));
@@ -75,6 +74,15 @@ pub(super) async fn fetched(flags: &ExplainFlags) -> Result<(PeerView, Silent), 
         is_gateway,
     };
     Ok((view(documents, peers), asked))
+}
+
+/// What a context's server serves; nothing for a gateway.
+async fn peer(flags: &ExplainFlags, name: &str) -> Result<Option<Documents>, Failure> {
+    let client = client(flags, Some(name))?;
+    if is_gateway(&client).await {
+        return Ok(None);
+    }
+    documents(&client).await.map(Some)
 }
 
 /// Whether others answer for it.
@@ -143,7 +151,7 @@ async fn documents(client: &ApiClient) -> Result<Documents, Failure> {
 
 fn client(flags: &ExplainFlags, context: Option<&str>) -> Result<ApiClient, Failure> {
     let connection = kubeconfig::read(&flags.kubeconfig, context)?;
-    ApiClient::new(&connection).map_err(|e| Failure::new(Kind::Unavailable, e))
+    ApiClient::new(&connection, PATIENCE).map_err(|e| Failure::new(Kind::Unavailable, e))
 }
 
 /// A query's value, with everything escaped that is not a letter, digit or one of `-._~` (RFC 3986 2.3).

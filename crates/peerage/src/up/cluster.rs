@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::layout::{Layout, Member};
 use super::process::{Process, Spec, obituary};
-use crate::client::ApiClient;
+use crate::client::{ApiClient, PATIENCE};
 use crate::exit::{Failure, Kind};
 use crate::pki::directory;
 use crate::pki::kubeconfig::Connection;
@@ -61,7 +61,7 @@ impl Cluster {
     pub(super) fn client(&self, member: &Member) -> Result<ApiClient, Failure> {
         let url = format!("https://127.0.0.1:{}", member.port);
         let connection = Connection::of_directory(self.layout.pki(), url, directory::ADMIN)?;
-        ApiClient::new(&connection).map_err(|e| Failure::new(Kind::Failed, e))
+        ApiClient::new(&connection, PATIENCE).map_err(|e| Failure::new(Kind::Failed, e))
     }
 
     /// Starts everything and waits until it is ready.
