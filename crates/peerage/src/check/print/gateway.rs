@@ -41,11 +41,16 @@ pub(super) fn flags(facts: &Facts) -> Vec<String> {
     flags
 }
 
-/// What both ways to run the gateway beside a kube-apiserver begin with.
-fn before_the_gateway() -> String {
+/// What both ways to run the gateway beside a kube-apiserver begin with: what is to be done in which order. Between the
+/// last two steps nobody is at the port of the clients.
+fn steps(begins: &str, file: &str, last: &str) -> String {
     format!(
-        "# `peerage gateway` beside the kube-apiserver of this host: it takes port {SECURE_PORT}, where clients are.\n\
-         # First give the kube-apiserver --secure-port={BEHIND} (its probes too). Leave out the --peer that is this host.\n\
+        "# `peerage gateway` beside the kube-apiserver of this host: it takes port {SECURE_PORT}, where clients are. As root:\n\
+         # 1. Here: leave out the --peer that is this host{file}.\n\
+         #    A server that has not moved to {BEHIND} yet is at {SECURE_PORT} until then.\n\
+         # 2. See that the flags are good: sed -n 's/^{begins}\\(--[^ ]*\\).*/\\1/p' FILE | xargs peerage gateway --print-config\n\
+         # 3. Give the kube-apiserver --secure-port={BEHIND}, and its probes that port.\n\
+         # 4. {last}\n\
          # It reads keys that root alone may read, as kube-apiserver does.\n"
     )
 }
@@ -56,8 +61,13 @@ pub(super) fn static_pod(facts: &Facts) -> String {
         .iter()
         .map(|it| format!("\n    - {it}"))
         .collect();
+    let head = steps(
+        "    - ",
+        ", and name an image that holds the executable `peerage`",
+        "Move the file to /etc/kubernetes/manifests/peerage-gateway.yaml (not before: the kubelet starts it at once).",
+    );
     format!(
-        "{head}# Put it into /etc/kubernetes/manifests/peerage-gateway.yaml, with an image that holds the executable `peerage`.\n\
+        "{head}\
 apiVersion: v1
 kind: Pod
 metadata:
@@ -75,7 +85,7 @@ spec:
       type: RuntimeDefault
   containers:
   - name: peerage-gateway
-    image: peerage:{version}
+    image: {PLACEHOLDER}
     command:
     - peerage
     - gateway{flags}
@@ -105,16 +115,19 @@ spec:
     hostPath:
       path: {PKI}
       type: Directory",
-        head = before_the_gateway(),
-        version = env!("CARGO_PKG_VERSION"),
     )
 }
 
 /// As a systemd unit.
 pub(super) fn systemd(facts: &Facts) -> String {
     let flags = flags(facts).join(" \\\n  ");
+    let head = steps(
+        "  ",
+        "",
+        "Move the file to /etc/systemd/system/peerage-gateway.service, then: systemctl daemon-reload && systemctl enable --now peerage-gateway",
+    );
     format!(
-        "{head}# Put it into /etc/systemd/system/peerage-gateway.service, then: systemctl daemon-reload && systemctl enable --now peerage-gateway
+        "{head}\
 [Unit]
 Description=Mixed Version Proxy before the kube-apiserver
 Wants=network-online.target
@@ -137,6 +150,5 @@ RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
 
 [Install]
 WantedBy=multi-user.target",
-        head = before_the_gateway(),
     )
 }

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-use super::{PLACEHOLDER, SECURE_PORT};
+use super::{BEHIND, PLACEHOLDER, SECURE_PORT};
 
 /// The policy, for servers at these addresses; for placeholders if there are none.
 pub(super) fn text(addresses: &[String]) -> String {
@@ -16,7 +16,8 @@ pub(super) fn text(addresses: &[String]) -> String {
     let (rules, hosts) = (egress(addresses), host_rules(addresses));
     format!(
         "# Servers reach each other at: {list}
-# kube-apiservers and sidecars are in their hosts' network, which NetworkPolicies do not reach; on each host:
+# kube-apiservers and sidecars are in their hosts' network, which NetworkPolicies do not reach; on each host (where a
+# gateway stands beside the server, the gateways of the others come to port {BEHIND}; without any leave that out):
 {hosts}\
 # `peerage gateway` as a balancer in pods of its own (label app.kubernetes.io/name: peerage-gateway) needs:
 apiVersion: networking.k8s.io/v1
@@ -34,6 +35,16 @@ spec:
     - protocol: TCP
       port: {SECURE_PORT}
   egress:
+  # Where servers have host names, and for --peer-dns:
+  # - to:
+  #   - namespaceSelector:
+  #       matchLabels:
+  #         kubernetes.io/metadata.name: kube-system
+  #   ports:
+  #   - protocol: UDP
+  #     port: 53
+  #   - protocol: TCP
+  #     port: 53
 {rules}",
         list = addresses.join(", ")
     )
@@ -69,10 +80,9 @@ fn egress(addresses: &[String]) -> String {
 
 /// Who may connect to a server's host, for each family of addresses.
 fn host_rules(addresses: &[String]) -> String {
-    let mut ports: Vec<&str> = addresses
-        .iter()
-        .filter_map(|it| it.rsplit_once(':').map(|it| it.1))
-        .collect();
+    let told = addresses.iter().filter_map(|it| it.rsplit_once(':'));
+    let behind = BEHIND.to_string();
+    let mut ports: Vec<&str> = told.map(|(_, port)| port).chain([&*behind]).collect();
     ports.sort_unstable();
     ports.dedup();
     let sockets = addresses

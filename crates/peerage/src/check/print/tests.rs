@@ -158,7 +158,7 @@ fn no_gate_of_any_server_is_lost_and_a_conflict_is_told() {
 fn what_is_not_known_is_a_placeholder_that_says_so() {
     for what in [What::StaticPod, What::Systemd, What::NetworkPolicy] {
         let shown = text(what, &Facts::default());
-        assert!(shown.starts_with("# REPLACE-ME: no server's"), "{shown}");
+        assert!(shown.starts_with("# <REPLACE-ME>: no server's"), "{shown}");
         assert!(shown.matches("REPLACE-ME").count() > 1, "{shown}");
         assert!(!shown.contains("10.0.0."), "{shown}");
     }
@@ -241,4 +241,47 @@ fn the_policy_lets_through_what_peers_are_told() {
     assert_eq!(egress[1]["to"][0]["ipBlock"]["cidr"], "fd00::2/128");
     assert_eq!(egress[1]["ports"][0]["port"], 7443);
     assert!(shown.contains("ip6 saddr '{ fd00::2 }'"), "{shown}");
+    // The sidecars that are printed come to another port than the servers tell.
+    let flags = gateway::flags(&facts);
+    assert!(flags.contains(&"--peer=https://10.0.0.1:6444".to_owned()));
+    let open = "dport '{ 6443, 6444, 7443 }' accept";
+    assert_eq!(shown.matches(open).count(), 2, "{shown}");
+    // What is commented is a rule too.
+    let with_names = shown.lines().map(|line| match line.strip_prefix("  # ") {
+        Some(rule) if !rule.starts_with("Where") => format!("  {rule}"),
+        _ => line.to_owned(),
+    });
+    let with_names = yaml(&with_names.collect::<Vec<_>>().join("\n"));
+    assert_eq!(with_names["spec"]["egress"].as_array().unwrap().len(), 3);
+    assert_eq!(with_names["spec"]["egress"][0]["ports"][0]["port"], 53);
+}
+
+/// The flags as the command that is printed with them takes them out of the file.
+fn taken_out<'t>(shown: &'t str, begin: &str) -> Vec<&'t str> {
+    let flags = shown.lines().filter_map(|line| line.strip_prefix(begin));
+    let flags = flags.filter(|it| it.starts_with("--"));
+    flags.map(|it| it.split(' ').next().unwrap()).collect()
+}
+
+#[test]
+fn the_command_that_is_printed_checks_all_flags_and_refuses_what_was_left_to_replace() {
+    let known = Facts {
+        addresses: vec!["10.0.0.1:6443".into()],
+        ..Facts::default()
+    };
+    for (what, begin) in [(What::StaticPod, "    - "), (What::Systemd, "  ")] {
+        let shown = text(what, &known);
+        assert!(shown.contains(&format!("sed -n 's/^{begin}\\(--[^ ]*\\).*/\\1/p' FILE")));
+        assert_eq!(taken_out(&shown, begin), gateway::flags(&known));
+        let words = taken_out(&text(what, &Facts::default()), begin).join("\n");
+        let words = ["peerage", "gateway"].into_iter().chain(words.lines());
+        let crate::cli::Command::Gateway(flags) =
+            crate::cli::parse(words.map(Into::into)).unwrap().command
+        else {
+            panic!();
+        };
+        let refused = crate::gateway::settings::GatewaySettings::new(&flags).unwrap_err();
+        let says = "--peer: \"https://<REPLACE-ME>:6444\" is not like";
+        assert!(refused.to_string().starts_with(says), "{refused}");
+    }
 }
