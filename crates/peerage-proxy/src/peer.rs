@@ -81,6 +81,15 @@ impl Link {
     /// It takes what we say for something else, and is asked again at once.
     pub(crate) fn doubt(&self) {
         self.proven.store(false, Ordering::Relaxed);
+        self.forget_answer();
+    }
+
+    pub(crate) fn is_proven(&self) -> bool {
+        self.proven.load(Ordering::Relaxed)
+    }
+
+    /// Has it asked again at once for whom it takes us.
+    pub(crate) fn forget_answer(&self) {
         if let Ok(mut asked) = self.asked.lock() {
             *asked = None;
         }
@@ -202,8 +211,7 @@ impl Peer {
     /// Whether a server of this control plane has answered where it is now.
     pub(crate) fn is_proven(&self) -> bool {
         let link = self.link.load();
-        link.as_ref()
-            .is_some_and(|it| it.proven.load(Ordering::Relaxed))
+        link.as_ref().is_some_and(|it| it.is_proven())
     }
 
     /// The certificates that it showed, the last one first.

@@ -24,6 +24,7 @@ use rand::RngExt;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use believed::Believed;
 pub use fetch::{FRONT_ACCEPT, PEER_ACCEPT, peer_user};
 pub(crate) use fetch::{Fetch, FetchError, Fetched, fetch};
 use lists::{Asker, Lists};
@@ -90,6 +91,8 @@ enum RoundError {
          --identity=impersonate"
     )]
     Disbelieved(String),
+    #[error("it has not said yet whom it takes requests for, so no request is sent to it: {0}")]
+    Unsaid(String),
 }
 
 impl RoundError {
@@ -98,13 +101,16 @@ impl RoundError {
             RoundError::Fetch { source, .. } => source.reason(),
             RoundError::Document { source, .. } => source.reason(),
             RoundError::Disbelieved(_) => "disbelieved",
+            RoundError::Unsaid(_) => "unsaid",
         }
     }
 
     fn kind(&self) -> TroubleKind {
         match self {
             RoundError::Fetch { source, .. } => source.kind(),
-            RoundError::Document { .. } | RoundError::Disbelieved(_) => TroubleKind::Other,
+            RoundError::Document { .. } | RoundError::Disbelieved(_) | RoundError::Unsaid(_) => {
+                TroubleKind::Other
+            }
         }
     }
 }
@@ -177,9 +183,15 @@ async fn probe(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) -> Resul
     };
     let took = started.elapsed();
     // Before anybody is named to it.
-    if let Some(name) = believed::another_user(shared, link, own_id).await {
-        link.doubt();
-        return Err(RoundError::Disbelieved(name));
+    match believed::ask(shared, link, own_id).await {
+        Believed::Yes | Believed::CannotTell => {}
+        Believed::No(name) => {
+            link.doubt();
+            return Err(RoundError::Disbelieved(name));
+        }
+        Believed::NotHeard(why) if !link.is_proven() => return Err(RoundError::Unsaid(why)),
+        // It has said so before, and is asked again.
+        Believed::NotHeard(_) => {}
     }
     identity::note(shared, peer, link);
     if shared.front.is_some() {

@@ -2,10 +2,13 @@
 //!
 //! A server believes identity headers on connections that show a front-proxy certificate, and ignores them on others: with
 //! another client certificate every user would be that certificate's, which may be an administrator's. So no user is named
-//! to a server before it has told whom it takes us for (a SelfSubjectReview). Who cannot tell, as before Kubernetes 1.28,
-//! is believed to be as it should.
+//! to a server before it has told whom it takes us for (a SelfSubjectReview). A server that has no such review, as before
+//! Kubernetes 1.28, is believed to be as it should. So is one that refuses it without a name: an administrator is never
+//! refused, and nearly everybody else may ask.
 //!
 //! Leaves a gateway that impersonates to the server, which refuses who may not.
+//!
+//! Invariant: what is no answer to the question is taken for neither a yes nor a no.
 
 use std::time::Duration;
 
@@ -28,25 +31,82 @@ const LIMIT: usize = 64 << 10;
 /// A certificate may be replaced while a connection's options stay.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Whom the server takes us for, if that is not the user that we name.
-pub(super) async fn another_user(shared: &Shared, link: &Link, own_id: &str) -> Option<String> {
-    let family = &shared.front.as_ref()?.options.family;
+/// What a server says of whom it takes us for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Believed {
+    /// For whom we name; it said so now or lately.
+    Yes,
+    /// It knows no such question.
+    CannotTell,
+    /// For this user.
+    No(String),
+    /// It has not answered the question, for this reason.
+    NotHeard(String),
+}
+
+/// Asks over the connections that clients' requests go over, since it is these that are believed or not.
+pub(super) async fn ask(shared: &Shared, link: &Link, own_id: &str) -> Believed {
+    let Some(front) = &shared.front else {
+        return Believed::Yes;
+    };
+    let family = &front.options.family;
     let now = Instant::now();
     if *family == Family::Impersonation || !link.is_to_be_asked_again(now, AGAIN) {
-        return None;
+        return Believed::Yes;
     }
     let deadline = now + shared.options.poll.probe_deadline;
-    let taken = async {
-        let response = link.upstream.send(request(family, own_id)?).await.ok()?;
-        if response.status() != StatusCode::CREATED {
-            return None;
-        }
-        let bytes = body::collect(response.into_body(), LIMIT, deadline - now).await;
-        let review: Review = serde_json::from_slice(&bytes.ok()?).ok()?;
-        Some(review.status.user_info.username)
+    let said = timeout_at(deadline, review(link, family, own_id, deadline - now)).await;
+    let said = said.unwrap_or_else(|_| Err("no answer within the deadline".to_owned()));
+    said.unwrap_or_else(|reason| {
+        link.forget_answer();
+        Believed::NotHeard(reason)
+    })
+}
+
+async fn review(
+    link: &Link,
+    family: &Family,
+    own_id: &str,
+    pause: Duration,
+) -> Result<Believed, String> {
+    let request = request(family, own_id).ok_or("the question cannot be written")?;
+    let response = link.upstream.send(request).await;
+    let (head, body) = response.map_err(|error| error.to_string())?.into_parts();
+    let read = async {
+        let bytes = body::collect(body, LIMIT, pause).await;
+        bytes.map_err(|error| format!("its answer cannot be read: {error}"))
     };
-    let taken = timeout_at(deadline, taken).await.ok().flatten();
-    taken.filter(|name| *name != peer_user().name)
+    match head.status {
+        StatusCode::CREATED => {
+            let review: Review = serde_json::from_slice(&read.await?)
+                .map_err(|error| format!("its answer makes no sense: {error}"))?;
+            Ok(Believed::of(&review.status.user_info.username))
+        }
+        StatusCode::FORBIDDEN => Ok(refused(&read.await?)),
+        StatusCode::NOT_FOUND => Ok(Believed::CannotTell),
+        other => Err(format!("it answered with status {other}")),
+    }
+}
+
+impl Believed {
+    fn of(name: &str) -> Believed {
+        if name == peer_user().name {
+            Believed::Yes
+        } else {
+            Believed::No(name.to_owned())
+        }
+    }
+}
+
+/// Who is refused is named in the words for it: `User "somebody" cannot create resource …`.
+fn refused(body: &[u8]) -> Believed {
+    let status: Option<Refusal> = serde_json::from_slice(body).ok();
+    let message = status.map(|it| it.message).unwrap_or_default();
+    let named = message.split_once("User \"").map(|(_, rest)| rest);
+    match named.and_then(|rest| rest.split_once('"')) {
+        Some((name, _)) => Believed::of(name),
+        None => Believed::CannotTell,
+    }
 }
 
 fn request(family: &Family, own_id: &str) -> Option<Request> {
@@ -77,4 +137,44 @@ struct ReviewStatus {
 #[derive(Deserialize)]
 struct UserInfo {
     username: String,
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_whom_it_refuses() {
+        let no = |name: &str| Believed::No(name.to_owned());
+        let cannot = "is forbidden: User \\\"NAME\\\" cannot create resource";
+        for (body, expected) in [
+            (
+                r#"{"message":"NOBODY is named"}"#.to_owned(),
+                Believed::CannotTell,
+            ),
+            ("no".to_owned(), Believed::CannotTell),
+            (String::new(), Believed::CannotTell),
+            (
+                format!(
+                    r#"{{"message":"{}"}}"#,
+                    cannot.replace("NAME", "system:apiserver")
+                ),
+                Believed::Yes,
+            ),
+            (
+                format!(
+                    r#"{{"message":"{}"}}"#,
+                    cannot.replace("NAME", "system:anonymous")
+                ),
+                no("system:anonymous"),
+            ),
+        ] {
+            assert_eq!(refused(body.as_bytes()), expected, "{body}");
+        }
+    }
 }

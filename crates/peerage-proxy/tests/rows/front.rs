@@ -388,6 +388,57 @@ async fn no_user_is_named_to_a_server_that_takes_each_for_another() {
     assert_eq!(wrong["error"]["reason"], "disbelieved");
 }
 
+/// What is no answer to the question is no yes.
+#[tokio::test]
+async fn a_server_that_was_found_wrong_gets_no_user_before_it_has_said_better() {
+    const REVIEW: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let pki = Pki::new();
+    let good = FakePeer::start(&pki, "good", &documents::core(), &documents::new()).await;
+    let wrong = FakePeer::start(&pki, "wrong", &documents::core(), &documents::new()).await;
+    let says = |status: StatusCode, body: String| {
+        wrong.on_probe(move |request| {
+            let answer = match request.uri().path() {
+                REVIEW => response(status, &[], &body),
+                _ => text(StatusCode::FORBIDDEN, "no"),
+            };
+            async move { answer }
+        });
+    };
+    let named = |name: &str| json!({"status": {"userInfo": {"username": name}}}).to_string();
+    says(StatusCode::CREATED, named("kubernetes-admin"));
+    let gateway = Gateway::ready(&pki, &[&good, &wrong], None).await;
+    let forbidden = json!({"message": "User \"kubernetes-admin\" cannot create resource"});
+    for (status, body) in [
+        (StatusCode::CREATED, named("kubernetes-admin")),
+        (StatusCode::INTERNAL_SERVER_ERROR, String::new()),
+        (StatusCode::TOO_MANY_REQUESTS, String::new()),
+        (StatusCode::UNAUTHORIZED, String::new()),
+        (StatusCode::CREATED, "{".to_owned()),
+        (StatusCode::FORBIDDEN, forbidden.to_string()),
+    ] {
+        let case = format!("{status} {body}");
+        says(status, body);
+        let asked = wrong
+            .polls()
+            .iter()
+            .filter(|it| it.target == REVIEW)
+            .count();
+        // The one after the next began when the next had been judged.
+        wrong.polled(REVIEW, asked + 2).await;
+        for _ in 0..20 {
+            let answer = gateway.get("/apis/new.example.com/v1/widgets", "*/*").await;
+            assert_eq!(answer.text(), "good", "{case}");
+        }
+        assert!(wrong.requests().is_empty(), "{case}");
+    }
+    says(StatusCode::CREATED, named("system:apiserver"));
+    gateway.until("wrong", |it| it.error.is_none()).await;
+    good.kill();
+    gateway.until("good", |it| it.state == "unreachable").await;
+    let answer = gateway.get("/apis/new.example.com/v1/widgets", "*/*").await;
+    assert_eq!(answer.text(), "wrong");
+}
+
 #[tokio::test]
 async fn a_server_that_lists_what_others_serve_is_found_out() {
     let pki = Pki::new();

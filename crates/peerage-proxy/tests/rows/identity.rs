@@ -197,6 +197,8 @@ async fn an_address_where_nobody_ever_answers_leaves_no_doubt_behind_for_ever() 
     let records = vec![live("good", good.address), live("nobody", address)];
     let balancer = Balancer::holding(&pki, records, Duration::from_millis(100));
     balancer.until_aside("nobody", "never_heard").await;
+    // On a busy machine the good one may have taken as long.
+    balancer.until_serving(&["good"]).await;
     assert!(balancer.proxy.view().absence_is_certain());
     assert_eq!(balancer.get(WIDGETS).await.text(), "good");
 }
