@@ -178,7 +178,22 @@ impl Upstream {
         let options = Arc::new(options);
         Self(Arc::new(Inner {
             to: To::read(&options.address),
-            pool: Pool::new(options.clone()),
+            pool: Pool::new(options.clone(), Default::default()),
+            options,
+        }))
+    }
+
+    /// The same server over connections of its own, at most so many: what waits for a place on the other ones does not hold
+    /// up what is sent over these. Both know the certificate that the server showed to either last.
+    #[must_use]
+    pub fn apart(&self, max_connections: usize) -> Self {
+        let options = Arc::new(UpstreamOptions {
+            max_connections,
+            ..UpstreamOptions::clone(&self.0.options)
+        });
+        Self(Arc::new(Inner {
+            to: To::read(&options.address),
+            pool: Pool::new(options.clone(), self.0.pool.shown().clone()),
             options,
         }))
     }
@@ -252,7 +267,7 @@ impl Upstream {
             }
             before = Some(error);
             retries -= 1;
-            from_id = self.0.pool.next_id();
+            from_id = Pool::next_id();
         };
         let harmless = !sent || head.method.is_safe();
         let request = harmless.then(|| replay.read()).flatten();
@@ -319,6 +334,7 @@ impl Upstream {
         let Lease {
             sender, mut place, ..
         } = lease;
+        let connection = place.connection();
         let answer = async {
             let response = match sender {
                 Sender::Http2(mut sender) => {
@@ -340,6 +356,7 @@ impl Upstream {
             Ok(Err(failed)) => Err(self.failed_exchange(failed, &place)),
             Err(_) => Err(self.error(Cause::FirstByte, None).with_sent(true)),
         }
+        .map_err(|error| error.with_connection(connection))
     }
 
     fn failed_exchange(&self, failed: Failed, place: &Place) -> SendError {
@@ -361,12 +378,12 @@ impl Upstream {
     fn no_place(&self, none: NoPlace) -> SendError {
         match none {
             NoPlace::Saturated => self.error(Cause::Saturated, None),
-            NoPlace::Failed(failure) => {
+            NoPlace::Failed(number, failure) => {
                 let source = failure
                     .source
                     .as_ref()
                     .map(|source| BoxError::from(source.to_string()));
-                self.error(failure.cause, source)
+                self.error(failure.cause, source).with_connection(number)
             }
         }
     }

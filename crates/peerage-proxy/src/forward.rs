@@ -345,7 +345,7 @@ impl<'a> Forward<'a> {
             }
             Failed::Send(failed) => {
                 if failed.is_silence() {
-                    self.shared.peer_failed(peer);
+                    self.shared.peer_failed(peer, failed.connection());
                 }
                 peer.poke.notify_one();
                 let (peer, what) = (peer.id.clone(), failed.to_string());

@@ -3,7 +3,8 @@
 //! Requests and the poller report here; the forwarder orders its candidates by it. It leaves to `record` whether
 //! a peer is registered and to the view whether it serves an API. `now` is an argument.
 //!
-//! Invariants: a closed breaker opens after [`FAILURES_TO_OPEN`] failures in a row and closes only by a success
+//! Invariants: a closed breaker opens after [`FAILURES_TO_OPEN`] failures in a row, of which those of one connection are
+//! one, and closes only by a success
 //! (the poller's `/readyz` is the half-open probe, so no client's request is spent on finding out); nothing here
 //! waits or allocates.
 
@@ -26,6 +27,8 @@ const NEAR_MICROS: u64 = 16_384;
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     failures: AtomicU32,
+    /// The number of the connection that was counted last; 0 is no connection's.
+    last_lost: AtomicU64,
     opened: Notify,
     not_ready: AtomicBool,
     latency_micros: AtomicU64,
@@ -71,7 +74,14 @@ impl Health {
     }
 
     /// A request or a poll did not get an answer. Returns whether this one opened the breaker.
-    pub(crate) fn failed(&self) -> bool {
+    ///
+    /// A connection counts once, however many requests end with it: one that is lost says nothing of the others.
+    pub(crate) fn failed(&self, connection: Option<u64>) -> bool {
+        if let Some(number) = connection
+            && self.last_lost.swap(number, Ordering::Relaxed) == number
+        {
+            return false;
+        }
         let before = self.failures.fetch_add(1, Ordering::Relaxed);
         // Never wraps: four thousand million failures would take centuries at any rate that back-off allows.
         let opens = before + 1 == FAILURES_TO_OPEN;
@@ -164,15 +174,27 @@ mod tests {
     #[test]
     fn two_failures_in_a_row_open_the_breaker_and_one_success_closes_it() {
         let health = Health::default();
-        assert!(!health.failed());
+        assert!(!health.failed(None));
         health.succeeded(Duration::from_millis(1));
-        assert!(!health.failed());
+        assert!(!health.failed(None));
         assert!(!health.is_open());
-        assert!(health.failed());
+        assert!(health.failed(None));
         assert!(health.is_open() && !health.rank().usable());
-        assert!(!health.failed(), "it opens once");
+        assert!(!health.failed(None), "it opens once");
         health.succeeded(Duration::from_millis(1));
         assert!(health.rank().usable());
+    }
+
+    #[test]
+    fn a_lost_connection_counts_once_however_many_requests_were_on_it() {
+        let health = Health::default();
+        for _ in 0..9 {
+            assert!(!health.failed(Some(1)));
+        }
+        health.succeeded(Duration::from_millis(1));
+        assert!(!health.failed(Some(1)), "the last of them");
+        assert!(!health.failed(Some(2)));
+        assert!(health.failed(Some(3)));
     }
 
     #[tokio::test]
@@ -181,8 +203,8 @@ mod tests {
         let (waited, ()) = tokio::join!(
             tokio::time::timeout(Duration::from_secs(60), health.opened()),
             async {
-                health.failed();
-                health.failed();
+                health.failed(None);
+                health.failed(None);
             }
         );
         assert!(waited.is_ok());
@@ -197,12 +219,12 @@ mod tests {
             h.succeeded(Duration::from_millis(300));
         });
         let failing = after(|h| {
-            h.failed();
+            h.failed(None);
         });
         let red = after(|h| h.set_ready(false));
         let open = after(|h| {
-            h.failed();
-            h.failed();
+            h.failed(None);
+            h.failed(None);
         });
         let mut ranks = [open, red, failing, slow, fast];
         ranks.sort();

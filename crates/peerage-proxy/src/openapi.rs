@@ -93,7 +93,7 @@ async fn read_index(shared: &Shared, link: &Link, own_id: &str) -> Option<Index>
         accept: Some("application/json"),
         ..what(shared, own_id, INDEX)
     };
-    let Ok(Fetched::Document { bytes, .. }) = fetch(&link.upstream, what).await else {
+    let Ok(Fetched::Document { bytes, .. }) = fetch(&link.probes, what).await else {
         return None;
     };
     let mut index: Index = serde_json::from_slice(&bytes).ok()?;

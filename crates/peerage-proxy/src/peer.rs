@@ -64,6 +64,9 @@ pub(crate) struct Link {
     pub(crate) address: Authority,
     /// Shows our certificate, so identity headers are believed.
     pub(crate) upstream: Upstream,
+    /// The same, for what the poller asks: it does not wait in the queue of clients' requests, so that a server which has
+    /// its hands full is not taken for dead.
+    pub(crate) probes: Upstream,
     /// Shows none, for requests that bring their own credentials. A front's only.
     pub(crate) passing: Option<Upstream>,
     /// Whether a server of this control plane has answered there.

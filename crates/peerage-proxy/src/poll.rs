@@ -170,13 +170,15 @@ async fn probe(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) -> Resul
     let started = Instant::now();
     let mut what = what(shared, own_id, path);
     what.deadline = started + shared.options.poll.probe_deadline;
-    let answer = fetch(&link.upstream, what).await;
+    let answer = fetch(&link.probes, what).await;
     let ready = match answer {
         Ok(_) => true,
         Err(FetchError::Status(status)) => !status.is_server_error(),
         Err(source @ FetchError::Oneself) => return Err(RoundError::Fetch { path, source }),
         Err(source) if source.is_transport() => {
-            shared.peer_failed(peer);
+            if source.is_silence() {
+                shared.peer_failed(peer, source.connection());
+            }
             return Err(RoundError::Fetch { path, source });
         }
         Err(_) => true,
@@ -211,7 +213,7 @@ async fn probe(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) -> Resul
 async fn learn_version(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) {
     let mut what = what(shared, own_id, "/version");
     what.deadline = Instant::now() + shared.options.poll.probe_deadline;
-    let said = match fetch(&link.upstream, what).await {
+    let said = match fetch(&link.probes, what).await {
         Ok(Fetched::Document { bytes, .. }) => {
             ApiVersion::read(&bytes).ok_or_else(|| "its answer names no version".to_owned())
         }
@@ -269,8 +271,8 @@ async fn document(
     let path = kind.path;
     let fetched = ask(asker, path, old).await;
     let fetched = fetched.map_err(|source| {
-        if source.is_transport() {
-            asker.shared.peer_failed(peer);
+        if source.is_silence() {
+            asker.shared.peer_failed(peer, source.connection());
         }
         RoundError::Fetch { path, source }
     })?;
@@ -309,7 +311,7 @@ async fn ask(asker: Asker<'_>, path: &str, old: Option<&Part>) -> Result<Fetched
         Some(_) => FRONT_ACCEPT,
         None => PEER_ACCEPT,
     });
-    let answer = fetch(&asker.link.upstream, what).await;
+    let answer = fetch(&asker.link.probes, what).await;
     shared.metrics.discovery_fetched(match &answer {
         Ok(Fetched::Unchanged) => StatusCode::NOT_MODIFIED,
         Ok(_) => StatusCode::OK,

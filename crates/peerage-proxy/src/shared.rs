@@ -107,9 +107,9 @@ impl Shared {
         }
     }
 
-    /// A request or poll failed to reach the peer.
-    pub(crate) fn peer_failed(&self, peer: &Peer) {
-        if peer.health.failed() {
+    /// A request or poll failed to reach the peer, over this connection if it is known over which.
+    pub(crate) fn peer_failed(&self, peer: &Peer, connection: Option<u64>) {
+        if peer.health.failed(connection) {
             tracing::warn!(
                 peer = &*peer.id,
                 "a peer does not answer; what only it serves answers 503 until it does"

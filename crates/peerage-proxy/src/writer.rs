@@ -30,6 +30,9 @@ pub const MAX_PEERS: usize = 200;
 /// Changes that come together make one view.
 const GATHER: Duration = Duration::from_millis(5);
 
+/// Connections of a poller: over HTTP/1.1 it may ask for several lists at a time, over HTTP/2 one carries everything.
+const PROBE_CONNECTIONS: usize = 4;
+
 /// By how much a deadline further down is later than the one that should strike.
 const MARGIN: Duration = Duration::from_secs(5);
 
@@ -396,8 +399,10 @@ impl Remembered {
                 Upstream::new(options)
             };
             let front = shared.front.as_ref();
+            let clients = upstream(tls);
             Link {
-                upstream: upstream(tls),
+                probes: clients.apart(PROBE_CONNECTIONS),
+                upstream: clients,
                 passing: front.map(|front| upstream(&front.options.passing)),
                 proven: AtomicBool::new(false),
                 asked: Mutex::default(),

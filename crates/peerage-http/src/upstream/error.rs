@@ -37,6 +37,7 @@ pub struct SendError {
     cause: Cause,
     address: String,
     sent: bool,
+    connection: Option<u64>,
     request: Option<Box<Request>>,
     source: Option<BoxError>,
 }
@@ -183,6 +184,7 @@ impl SendError {
             cause,
             address: address.to_owned(),
             sent: false,
+            connection: None,
             request: None,
             source,
         }
@@ -195,6 +197,11 @@ impl SendError {
 
     pub(crate) fn with_request(mut self, request: Option<Request>) -> Self {
         self.request = request.map(Box::new);
+        self
+    }
+
+    pub(crate) fn with_connection(mut self, connection: u64) -> Self {
+        self.connection = Some(connection);
         self
     }
 
@@ -218,6 +225,13 @@ impl SendError {
     #[must_use]
     pub fn sent(&self) -> bool {
         self.sent
+    }
+
+    /// The number of the connection that this happened on, or of the attempt at one that failed. One that breaks fails all
+    /// requests on it, or waiting for it, at once: their errors have the same number, and no other has it.
+    #[must_use]
+    pub fn connection(&self) -> Option<u64> {
+        self.connection
     }
 
     /// The request as it was given, if it does no harm to send it elsewhere: the server has not acted on it, or
@@ -257,6 +271,7 @@ impl fmt::Debug for SendError {
             .field("cause", &self.cause)
             .field("address", &self.address)
             .field("sent", &self.sent)
+            .field("connection", &self.connection)
             .field(
                 "request",
                 &self.request.as_ref().map(|request| request.method()),

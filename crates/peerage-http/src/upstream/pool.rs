@@ -14,6 +14,7 @@ mod open;
 mod place;
 
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -33,8 +34,16 @@ pub(super) use place::{Lease, Place, Sender};
 /// After a failed attempt to open one more connection beside living ones, the next waits this long.
 const RETRY_GROWTH: Duration = Duration::from_secs(1);
 
+/// Numbers connections, and attempts at one that failed, in the order in which that became known; over all pools, so that
+/// no two have the same.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// The certificate that the server showed last.
+pub(super) type Shown = Arc<Mutex<Option<CertificateDer<'static>>>>;
+
 pub(super) struct Pool {
     options: Arc<UpstreamOptions>,
+    shown: Shown,
     state: Mutex<State>,
     /// Rings once for each place that becomes free, and for all when there is news of another kind.
     freed: Notify,
@@ -42,7 +51,6 @@ pub(super) struct Pool {
 
 #[derive(Default)]
 struct State {
-    next_id: u64,
     http2: Vec<Shared>,
     http1: Vec<Idle>,
     /// Connections that exist or are being opened.
@@ -54,10 +62,9 @@ struct State {
     /// Whether the server spoke HTTP/2 the last time.
     speaks_http2: Option<bool>,
     failures: u64,
-    failure: Option<Arc<Failure>>,
+    /// The last one, and its number.
+    failure: Option<(u64, Arc<Failure>)>,
     failed_at: Option<Instant>,
-    /// Of the server, at the last connection.
-    certificate: Option<CertificateDer<'static>>,
     closed: bool,
 }
 
@@ -76,13 +83,14 @@ struct Idle {
 /// Why there is no place.
 pub(super) enum NoPlace {
     Saturated,
-    Failed(Arc<Failure>),
+    Failed(u64, Arc<Failure>),
 }
 
 impl Pool {
-    pub(super) fn new(options: Arc<UpstreamOptions>) -> Arc<Self> {
+    pub(super) fn new(options: Arc<UpstreamOptions>, shown: Shown) -> Arc<Self> {
         Arc::new(Self {
             options,
+            shown,
             state: Mutex::default(),
             freed: Notify::new(),
         })
@@ -105,12 +113,22 @@ impl Pool {
     }
 
     pub(super) fn certificate(&self) -> Option<CertificateDer<'static>> {
-        self.state().certificate.clone()
+        let shown = self.shown.lock();
+        shown.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note_certificate(&self, certificate: Option<CertificateDer<'static>>) {
+        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = certificate;
+    }
+
+    /// Shared with other pools to the same server.
+    pub(super) fn shown(&self) -> &Shown {
+        &self.shown
     }
 
     /// The number that the next connection will have: connections from here on are not opened yet.
-    pub(super) fn next_id(&self) -> u64 {
-        self.state().next_id
+    pub(super) fn next_id() -> u64 {
+        NEXT_ID.load(Ordering::Relaxed)
     }
 
     #[cfg(any(test, feature = "testing"))]
@@ -142,9 +160,9 @@ impl Pool {
                 let seen = *seen.get_or_insert(state.failures);
                 if state.failures > seen
                     && !self.has_hope(&state)
-                    && let Some(failure) = &state.failure
+                    && let Some((number, failure)) = &state.failure
                 {
-                    return Err(NoPlace::Failed(failure.clone()));
+                    return Err(NoPlace::Failed(*number, failure.clone()));
                 }
                 if waiting.is_none() {
                     if state.waiting >= self.options.max_waiting {

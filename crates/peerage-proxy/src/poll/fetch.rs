@@ -88,12 +88,28 @@ impl FetchError {
         }
     }
 
-    /// Whether the peer itself did not answer (rather than answering something useless).
+    /// Whether there is no whole answer (rather than a useless one).
     pub(crate) fn is_transport(&self) -> bool {
         matches!(
             self,
             FetchError::Send(_) | FetchError::Deadline | FetchError::BrokenBody(_)
         )
+    }
+
+    /// Whether that says that the peer cannot be reached. One that cancels a request is there.
+    pub(crate) fn is_silence(&self) -> bool {
+        match self {
+            FetchError::Send(error) => error.is_silence(),
+            other => other.is_transport(),
+        }
+    }
+
+    /// The connection that failed.
+    pub(crate) fn connection(&self) -> Option<u64> {
+        match self {
+            FetchError::Send(error) => error.connection(),
+            _ => None,
+        }
     }
 }
 

@@ -211,7 +211,7 @@ async fn ask(asker: Asker<'_>, group_version: &str, deadline: Instant) -> Told {
         deadline: usual.deadline.min(deadline),
         ..usual
     };
-    match fetch(&asker.link.upstream, what).await {
+    match fetch(&asker.link.probes, what).await {
         Ok(Fetched::Document { bytes, .. }) => match read_api_resources(&bytes) {
             Ok(list) if list.group_version == group_version => Told::List(list),
             Ok(_) => Told::Unusable(DocumentError::Empty("resources of this version")),

@@ -87,6 +87,104 @@ async fn row_03_a_write_is_not_sent_twice_once_it_may_have_been_seen() {
     assert_eq!(get.text(), "apiserver-c", "a read may be tried again");
 }
 
+/// A connection that is lost is one accident, whatever was under way on it.
+#[tokio::test]
+async fn one_lost_connection_does_not_take_the_server_from_those_on_others() {
+    let pki = Pki::new();
+    let peer = new_peer(&pki, "apiserver-b").await;
+    peer.allow_streams(2);
+    let (answer, answered) = tokio::sync::watch::channel(false);
+    peer.on_request(move |request| {
+        let mut answered = answered.clone();
+        async move {
+            if request.method() == http::Method::POST {
+                return std::future::pending().await;
+            }
+            answered.wait_for(|it| *it).await.unwrap();
+            text(StatusCode::OK, "slow")
+        }
+    });
+    let mut builder = WorldBuilder {
+        records: vec![live("apiserver-b", peer.address)],
+        ..WorldBuilder::default()
+    };
+    // The poller, which would find the server well, is not there in time.
+    builder.options.poll.interval = Duration::from_secs(3600);
+    let world = builder.start(pki);
+    world.until_state("apiserver-b", "serving").await;
+    let post = || request_with_body("POST", WIDGETS, body::full("{}"));
+    let posts = async { tokio::join!(world.send(post()), world.send(post())) };
+    let get = async {
+        peer.requested(2).await;
+        world.get(WIDGETS).await
+    };
+    let accident = async {
+        peer.requested(3).await;
+        let on = |method| {
+            let mut all = peer.requests().into_iter();
+            all.find(|it| it.method == method).unwrap().connection
+        };
+        let lost = on(http::Method::POST);
+        assert_ne!(lost, on(http::Method::GET));
+        peer.cut(lost);
+    };
+    let posts = async {
+        let ((first, second), ()) = tokio::join!(posts, accident);
+        first.assert_retryable();
+        second.assert_retryable();
+        let debug = world.proxy.debug();
+        assert_eq!(
+            (debug.peers[0].state, debug.peers[0].failures),
+            ("serving", 1)
+        );
+        answer.send_replace(true);
+    };
+    let (answer, ()) = tokio::join!(get, posts);
+    assert_eq!(answer.text(), "slow");
+    assert_eq!(peer.requests().len(), 3, "nothing was asked twice");
+}
+
+/// What clients wait for says nothing of whether the server lives.
+#[tokio::test]
+async fn a_server_that_has_its_hands_full_is_not_taken_for_dead() {
+    /// As many as there may be connections, which carry one request each here.
+    const FULL: usize = 128;
+    let pki = Pki::new();
+    let peer = new_peer(&pki, "apiserver-b").await;
+    peer.allow_streams(1);
+    peer.on_request(|_| std::future::pending());
+    let mut builder = WorldBuilder {
+        records: vec![live("apiserver-b", peer.address)],
+        ..WorldBuilder::default()
+    };
+    builder.options.poll.probe_deadline = Duration::from_millis(500);
+    let world = builder.start(pki);
+    world.until_state("apiserver-b", "serving").await;
+    let waiting = (0..FULL + 1).map(|_| world.call(request("GET", WIDGETS)));
+    let waiting = futures::future::join_all(waiting);
+    let polled = async {
+        peer.requested(FULL).await;
+        for _ in 0..3 {
+            let before = peer
+                .polls()
+                .iter()
+                .filter(|it| it.target == "/readyz")
+                .count();
+            peer.polled("/readyz", before + 1).await;
+            let debug = world.proxy.debug();
+            assert_eq!(
+                (debug.peers[0].state, debug.peers[0].failures),
+                ("serving", 0)
+            );
+        }
+    };
+    let polled = tokio::time::timeout(Duration::from_secs(50), polled);
+    tokio::select! {
+        polled = polled => polled.expect("it is asked however much others ask of it"),
+        _ = waiting => panic!("nobody is answered"),
+    }
+}
+
 /// kubernetes-sigs/cluster-api#2652.
 #[tokio::test]
 async fn a_peer_that_is_not_ready_is_taken_only_if_nobody_else_serves_it() {

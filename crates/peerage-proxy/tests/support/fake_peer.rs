@@ -33,6 +33,8 @@ pub struct Seen {
     pub target: String,
     pub headers: HeaderMap,
     pub version: http::Version,
+    /// The number of the connection it came over, for [`FakePeer::cut`].
+    pub connection: usize,
 }
 
 /// What a peer answers on a discovery path.
@@ -68,6 +70,7 @@ struct Behaviour {
     api: Document,
     apis: Document,
     ready: StatusCode,
+    streams: Option<u32>,
     named: Option<&'static str>,
     probes: Handler,
     others: Handler,
@@ -76,6 +79,7 @@ struct Behaviour {
 struct Shared {
     behaviour: Mutex<Behaviour>,
     seen: Mutex<Vec<Seen>>,
+    connections: Mutex<Vec<CancellationToken>>,
     changed: tokio::sync::Notify,
 }
 
@@ -126,6 +130,7 @@ impl FakePeer {
                 api: Document::of(api),
                 apis: Document::of(apis),
                 ready: StatusCode::OK,
+                streams: None,
                 named: None,
                 probes: Arc::new(|_| Box::pin(async { text(StatusCode::FORBIDDEN, "no") })),
                 others: Arc::new(move |_| {
@@ -134,6 +139,7 @@ impl FakePeer {
                 }),
             }),
             seen: Mutex::default(),
+            connections: Mutex::default(),
             changed: tokio::sync::Notify::new(),
         });
         let stop = CancellationToken::new();
@@ -162,6 +168,27 @@ impl FakePeer {
 
     pub fn set_ready(&self, status: StatusCode) {
         self.shared.behaviour.lock().unwrap().ready = status;
+    }
+
+    /// How many requests it takes at a time on each HTTP/2 connection that is opened from now on.
+    pub fn allow_streams(&self, streams: u32) {
+        self.shared.behaviour.lock().unwrap().streams = Some(streams);
+    }
+
+    /// Ends one connection.
+    pub fn cut(&self, connection: usize) {
+        self.shared.connections.lock().unwrap()[connection].cancel();
+    }
+
+    /// Waits until so many requests have come.
+    pub async fn requested(&self, times: usize) {
+        loop {
+            let changed = self.shared.changed.notified();
+            if self.requests().len() >= times {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// Makes it say in its discovery answers which server it is.
@@ -241,21 +268,35 @@ async fn accept(
             let Ok(stream) = tls.accept(stream).await else {
                 return;
             };
+            let mut server = auto::Builder::new(TokioExecutor::new());
+            let mut http2 = server.http2();
+            http2.max_header_list_size(1 << 20);
+            if let Some(streams) = shared.behaviour.lock().unwrap().streams {
+                http2.max_concurrent_streams(streams);
+            }
+            let (number, cut) = shared.connected();
             let service = service_fn(move |request| {
                 let shared = shared.clone();
-                async move { Ok::<_, Infallible>(shared.answer(request).await) }
+                async move { Ok::<_, Infallible>(shared.answer(request, number).await) }
             });
-            let mut server = auto::Builder::new(TokioExecutor::new());
-            server.http2().max_header_list_size(1 << 20);
-            let _ = server
-                .serve_connection_with_upgrades(TokioIo::new(stream), service)
-                .await;
+            let served = server.serve_connection_with_upgrades(TokioIo::new(stream), service);
+            tokio::select! {
+                _ = served => {}
+                () = cut.cancelled() => {}
+            }
         });
     }
 }
 
 impl Shared {
-    async fn answer(&self, request: PeerRequest) -> Response<PeerBody> {
+    fn connected(&self) -> (usize, CancellationToken) {
+        let mut connections = self.connections.lock().unwrap();
+        connections.push(CancellationToken::new());
+        let number = connections.len() - 1;
+        (number, connections[number].clone())
+    }
+
+    async fn answer(&self, request: PeerRequest, connection: usize) -> Response<PeerBody> {
         let seen = Seen {
             method: request.method().clone(),
             target: request
@@ -265,6 +306,7 @@ impl Shared {
                 .unwrap_or_default(),
             headers: request.headers().clone(),
             version: request.version(),
+            connection,
         };
         self.seen.lock().unwrap().push(seen.clone());
         self.changed.notify_waiters();

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 
 use super::super::connect::{self, Failure, Http1, Http2, Opened};
 use super::place::Vitals;
-use super::{Idle, Pool, Shared, State};
+use super::{Idle, NEXT_ID, Pool, Shared, State};
 use crate::io::Traffic;
 
 type H1Connection = hyper::client::conn::http1::Connection<connect::Io, crate::Body>;
@@ -29,7 +30,8 @@ impl Pool {
         state.opening -= 1;
         state.open -= 1;
         state.failures += 1;
-        state.failure = Some(Arc::new(failure));
+        let number = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        state.failure = Some((number, Arc::new(failure)));
         state.failed_at = Some(Instant::now());
         drop(state);
         self.freed.notify_waiters();
@@ -43,8 +45,8 @@ impl Pool {
             state.open -= 1;
             return;
         }
-        let vitals = Arc::new(Vitals::new(state.next_id, generation, traffic));
-        state.next_id += 1;
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let vitals = Arc::new(Vitals::new(id, generation, traffic));
         let (places, driven) = match opened {
             Opened::Http1(sender, connection) => {
                 self.add_http1(&mut state, sender, *connection, vitals)
@@ -200,7 +202,7 @@ impl Attempt {
             attempt.done = true;
             match opened {
                 Ok((opened, certificate)) => {
-                    pool.state().certificate = certificate;
+                    pool.note_certificate(certificate);
                     pool.add(opened, generation, traffic);
                 }
                 Err(failure) => pool.fail(failure),
@@ -232,7 +234,7 @@ mod tests {
         drop(runtime);
         let _shut_down = handle.enter();
         let options = UpstreamOptions::new("127.0.0.1:1", ClientTls::plain());
-        let pool = Pool::new(Arc::new(options));
+        let pool = Pool::new(Arc::new(options), Default::default());
         let attempts = pool.grow(&mut pool.state(), 1);
         assert_eq!((attempts.len(), pool.stats().opening), (1, 1));
         attempts.into_iter().for_each(Attempt::start);

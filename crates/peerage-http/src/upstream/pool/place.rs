@@ -118,6 +118,11 @@ impl Lease {
 }
 
 impl Place {
+    /// The number of its connection.
+    pub(in crate::upstream) fn connection(&self) -> u64 {
+        self.vitals.id
+    }
+
     /// Nothing more will be sent over this place's connection, by anyone.
     pub(in crate::upstream) fn retire(&self) {
         self.vitals.retired.store(true, Ordering::Relaxed);
