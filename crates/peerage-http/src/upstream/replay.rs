@@ -5,6 +5,7 @@
 //! left out, which RFC 9110 (6.5.1) leaves to whoever passes them on. Invariant: at most one reader at a time gets
 //! frames; one that was replaced gets an error.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -27,12 +28,16 @@ pub(super) enum Replay {
 
 pub(super) struct State {
     body: Body,
-    kept: Vec<Bytes>,
+    kept: VecDeque<Bytes>,
     kept_bytes: usize,
+    /// How many of those have been read.
+    next: usize,
     /// Whether everything read so far is in `kept`.
     whole: bool,
     reader: u64,
     ended: bool,
+    /// Whether it will not be read from its start again, so that what has been read is let go of.
+    committed: bool,
 }
 
 /// The body was given to another reader.
@@ -47,11 +52,13 @@ impl Replay {
         }
         let state = State {
             body,
-            kept: Vec::new(),
+            kept: VecDeque::new(),
             kept_bytes: 0,
+            next: 0,
             whole: true,
             reader: 0,
             ended: false,
+            committed: false,
         };
         Replay::Body(Arc::new(Mutex::new(state)))
     }
@@ -66,18 +73,23 @@ impl Replay {
             return None;
         }
         state.reader += 1;
+        state.next = 0;
         let reader = Reader {
             number: state.reader,
-            next: 0,
             shared: shared.clone(),
         };
         Some(reader.boxed_unsync())
     }
 
-    /// Lets go of what was kept: the body will not be needed again.
+    /// Lets go of what has been read, now and from now on: the body will not be needed again.
     pub(super) fn commit(&self) {
         if let Replay::Body(shared) = self {
-            lock(shared).forget();
+            let mut state = lock(shared);
+            state.forget();
+            state.committed = true;
+            let read = state.next;
+            state.kept.drain(..read);
+            state.next = 0;
         }
     }
 }
@@ -92,6 +104,16 @@ impl State {
         self.kept_bytes = 0;
     }
 
+    /// The next of what was kept.
+    fn reread(&mut self) -> Option<Bytes> {
+        if self.committed {
+            return self.kept.pop_front();
+        }
+        let data = self.kept.get(self.next).cloned()?;
+        self.next += 1;
+        Some(data)
+    }
+
     fn keep(&mut self, frame: &Frame<Bytes>) {
         if !self.whole {
             return;
@@ -99,11 +121,13 @@ impl State {
         match frame.data_ref() {
             Some(data) if self.kept_bytes + data.len() <= KEPT => {
                 self.kept_bytes += data.len();
-                self.kept.push(data.clone());
+                self.kept.push_back(data.clone());
+                self.next = self.kept.len();
             }
             _ => {
                 self.forget();
-                self.kept = Vec::new();
+                self.kept = VecDeque::new();
+                self.next = 0;
             }
         }
     }
@@ -161,8 +185,6 @@ fn drop_refused(trailers: &mut HeaderMap) {
 struct Reader {
     shared: Arc<Mutex<State>>,
     number: u64,
-    /// Index of the next kept frame to read; past the end, frames come from the body.
-    next: usize,
 }
 
 impl http_body::Body for Reader {
@@ -178,9 +200,8 @@ impl http_body::Body for Reader {
         if state.reader != this.number {
             return Poll::Ready(Some(Err(Replaced.into())));
         }
-        if let Some(data) = state.kept.get(this.next) {
-            this.next += 1;
-            return Poll::Ready(Some(Ok(Frame::data(data.clone()))));
+        if let Some(data) = state.reread() {
+            return Poll::Ready(Some(Ok(Frame::data(data))));
         }
         if state.ended {
             return Poll::Ready(None);
@@ -193,22 +214,22 @@ impl http_body::Body for Reader {
                 state.ended = true;
                 state.forget();
             }
-            Some(Ok(frame)) => {
-                state.keep(frame);
-                this.next = state.kept.len();
-            }
+            Some(Ok(frame)) => state.keep(frame),
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
         let state = lock(&self.shared);
-        self.next >= state.kept.len() && (state.ended || state.body.is_end_stream())
+        // One that was replaced ends with an error.
+        state.reader == self.number
+            && state.next >= state.kept.len()
+            && (state.ended || state.body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
         let state = lock(&self.shared);
-        let kept: usize = state.kept.iter().skip(self.next).map(Bytes::len).sum();
+        let kept: usize = state.kept.iter().skip(state.next).map(Bytes::len).sum();
         let inner = state.body.size_hint();
         let mut hint = SizeHint::new();
         hint.set_lower(inner.lower() + kept as u64);
@@ -263,6 +284,31 @@ mod tests {
         committed.commit();
         assert_eq!(collect(reader, 10, PAUSE).await.unwrap(), "abc");
         assert!(committed.read().is_none());
+    }
+
+    #[tokio::test]
+    async fn what_was_read_of_a_committed_body_is_let_go_of() {
+        let (mut sender, body) = body::channel(4);
+        let parts = ["ab", "cd", "ef"].map(|it| Bytes::copy_from_slice(it.as_bytes()));
+        for part in &parts {
+            sender.send_data(part.clone()).await.unwrap();
+        }
+        drop(sender);
+        let replay = Replay::new(body);
+        let mut first = replay.read().unwrap();
+        for _ in 0..2 {
+            first.frame().await.unwrap().unwrap();
+        }
+        let mut second = replay.read().unwrap();
+        second.frame().await.unwrap().unwrap();
+        let Replay::Body(state) = &replay else {
+            panic!("it has a body");
+        };
+        assert_eq!(lock(state).kept.len(), 2);
+        replay.commit();
+        assert_eq!(lock(state).kept, [parts[1].clone()], "still to be read");
+        assert_eq!(collect(second, 10, PAUSE).await.unwrap(), "cdef");
+        assert!(lock(state).kept.is_empty());
     }
 
     #[tokio::test]
