@@ -118,15 +118,14 @@ pub(crate) fn judge(peer: &Peer, hold: Duration) -> Option<Aside> {
     }
 }
 
-/// A server's answer came over this connection: what its certificate says.
+/// A server's answer came over this connection: what its certificate says. Whether requests may go there is not said yet.
 pub(crate) fn note(shared: &Shared, peer: &Peer, link: &Link) {
-    let first = link.prove();
     let Some(certificate) = link.upstream.certificate() else {
         return;
     };
     let now = Fingerprint::of(&certificate);
     let before = peer.showed().into_iter().next();
-    if !peer.note_certificate(now) && !first {
+    if !peer.note_certificate(now) {
         return;
     }
     shared.changed.notify_one();

@@ -197,8 +197,11 @@ async fn probe(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) -> Resul
     }
     identity::note(shared, peer, link);
     if shared.front.is_some() {
-        // Before a request may go there: who comes back may have become another version.
         learn_version(shared, peer, link, own_id).await;
+    }
+    // Not before all that is known: who comes back, or to another address, may have become another version.
+    if link.prove() {
+        shared.changed.notify_one();
     }
     shared.peer_answered(peer, took);
     if peer.health.is_ready() != ready {

@@ -409,6 +409,8 @@ impl Remembered {
                 address,
             }
         });
+        // What is there may be another process, of another version.
+        self.peer.forget_version();
         self.peer.set_link(link);
         self.peer.poke.notify_one();
     }

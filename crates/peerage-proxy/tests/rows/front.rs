@@ -28,7 +28,7 @@ const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscove
 struct Gateway {
     proxy: PeerProxy,
     service: ProxyService<Behind>,
-    _records: watch::Sender<Arc<[PeerRecord]>>,
+    records: watch::Sender<Arc<[PeerRecord]>>,
 }
 
 impl Gateway {
@@ -55,10 +55,7 @@ impl Gateway {
             writes,
             family: Family::FrontProxy,
         });
-        let records = servers.iter().map(|it| PeerRecord {
-            identity_lease: None,
-            ..live(&it.id, it.address)
-        });
+        let records = servers.iter().map(|it| record(&it.id, it));
         let (records, received) = watch::channel(records.collect());
         let local = LocalApis {
             id: "gateway".into(),
@@ -71,8 +68,14 @@ impl Gateway {
         Gateway {
             service: proxy.layer().layer(proxy.behind()),
             proxy,
-            _records: records,
+            records,
         }
+    }
+
+    /// Puts these servers behind it, under these IDs.
+    fn list(&self, servers: &[(&str, &FakePeer)]) {
+        let records = servers.iter().map(|(id, it)| record(id, it));
+        self.records.send_replace(records.collect());
     }
 
     /// With everybody heard who can be.
@@ -121,6 +124,13 @@ impl Gateway {
         let items = list["items"].as_array().unwrap().clone();
         let name = |it: &Value| it["metadata"]["name"].as_str().unwrap().to_owned();
         items.iter().map(name).collect()
+    }
+}
+
+fn record(id: &str, server: &FakePeer) -> PeerRecord {
+    PeerRecord {
+        identity_lease: None,
+        ..live(id, server.address)
     }
 }
 
@@ -563,6 +573,50 @@ async fn no_older_server_writes_while_the_version_of_another_that_could_is_not_k
             it.state == "unreachable" && it.version.as_deref() == Some("1.37")
         })
         .await;
+}
+
+/// A server that moved may have become older: it gets nothing as what it was before.
+#[tokio::test]
+async fn a_server_at_another_address_gets_no_request_before_it_was_asked_for_its_version() {
+    let pki = Pki::new();
+    let (core, old) = (documents::core(), documents::old());
+    let moving = FakePeer::start(&pki, "moving", &core, &old).await;
+    let other = FakePeer::start(&pki, "other", &core, &old).await;
+    serves(&moving, Some(37));
+    serves(&other, Some(36));
+    let gateway = Gateway::writing(&pki, &[&moving, &other], None, Writes::Newest);
+    gateway.synced().await;
+    let says = |version: &'static str| {
+        move |it: &DebugPeer| it.version.as_deref() == Some(version) && it.state == "serving"
+    };
+    gateway.until("moving", says("1.37")).await;
+    gateway.until("other", says("1.36")).await;
+    let write = || gateway.send(request("POST", "/apis/apps/v1/namespaces/a/deployments"));
+    assert_eq!(write().await.text(), "moving");
+
+    let moved = FakePeer::start(&pki, "moved", &core, &old).await;
+    let (tell, told) = watch::channel(false);
+    moved.on_probe(move |request| {
+        let mut told = told.clone();
+        async move {
+            if request.uri().path() != "/version" {
+                return text(StatusCode::FORBIDDEN, "no");
+            }
+            told.wait_for(|it| *it).await.unwrap();
+            text(StatusCode::OK, r#"{"major":"1","minor":"35"}"#)
+        }
+    });
+    gateway.list(&[("moving", &moved), ("other", &other)]);
+    moved.polled("/version", 1).await;
+    for _ in 0..10 {
+        assert_eq!(write().await.text(), "other");
+    }
+    tell.send_replace(true);
+    gateway.until("moving", says("1.35")).await;
+    for _ in 0..10 {
+        assert_eq!(write().await.text(), "other");
+    }
+    assert!(moved.requests().is_empty());
 }
 
 #[tokio::test]
