@@ -166,6 +166,8 @@ impl Forward<'_> {
 /// Whether a reference has an authority: `https://host/…`, `//host/…`, and what browsers take for these.
 fn names_a_host(reference: &[u8]) -> bool {
     let slash = |byte: &u8| matches!(byte, b'/' | b'\\');
+    // Browsers drop tabs wherever they are (WHATWG URL, 4.4); no other such byte can be in a field.
+    let reference: Vec<u8> = reference.iter().copied().filter(|it| *it != b'\t').collect();
     let reference = reference.trim_ascii();
     let scheme = reference
         .iter()
@@ -199,7 +201,11 @@ mod tests {
             ("//elsewhere.example.com/", true),
             ("/\\elsewhere.example.com/", true),
             (" //elsewhere.example.com/", true),
+            ("/\t/elsewhere.example.com/", true),
+            ("h\tttps://elsewhere.example.com/", true),
+            ("\t //elsewhere.example.com/", true),
             ("/apis/a:b//c", false),
+            ("/apis/a\t//c", false),
             ("/", false),
             ("", false),
             ("../x?y=https://z", false),
