@@ -222,13 +222,14 @@ impl Upstream {
     /// # Errors
     /// [`SendError`], with the request in it when it may be sent elsewhere.
     pub async fn send(&self, request: Request) -> Result<Response, SendError> {
-        if request.method() == Method::CONNECT {
-            return Err(self
-                .error(Cause::NotForwarded, None)
-                .with_request(Some(request)));
-        }
-        let Some(to) = &self.0.to else {
-            return Err(self.error(Cause::Address, None).with_request(Some(request)));
+        let to = match &self.0.to {
+            _ if request.method() == Method::CONNECT => Err(Cause::NotForwarded),
+            None => Err(Cause::Address),
+            Some(to) => Ok(to),
+        };
+        let to = match to {
+            Ok(to) => to,
+            Err(cause) => return Err(self.error(cause, None).with_request(Some(request))),
         };
         let (head, body) = request.into_parts();
         let replay = Replay::new(body);
@@ -255,14 +256,9 @@ impl Upstream {
                 Err(error) => error,
             };
             sent |= error.sent();
-            let broken = matches!(
-                error.cause(),
-                Cause::Closed | Cause::PingTimeout | Cause::EndedHere
-            );
             let unseen = error.cause().is_unprocessed() || !error.sent();
-            let again =
-                retries > 0 && (unseen || (broken && reused && std::mem::take(&mut second_chance)));
-            if !again {
+            let mut broke = || is_broken(&error) && reused && std::mem::take(&mut second_chance);
+            if retries == 0 || !(unseen || broke()) {
                 break error;
             }
             before = Some(error);
@@ -391,6 +387,12 @@ impl Upstream {
     fn error(&self, cause: Cause, source: Option<BoxError>) -> SendError {
         SendError::new(cause, &self.0.options.address, source)
     }
+}
+
+/// Whether the connection broke under the request.
+fn is_broken(error: &SendError) -> bool {
+    use Cause::{Closed, EndedHere, PingTimeout};
+    matches!(error.cause(), Closed | PingTimeout | EndedHere)
 }
 
 fn http1_request(to: &To, head: &http::request::Parts, body: Body) -> Request {

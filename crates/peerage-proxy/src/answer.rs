@@ -17,7 +17,9 @@ use crate::service::Call;
 /// In which form this client reads failures, and where they are recorded.
 #[derive(Clone)]
 pub struct Form {
-    encoding: Encoding,
+    /// As it came: most requests do not fail.
+    accept: Option<HeaderValue>,
+    pretty: bool,
     audit: Audit,
 }
 
@@ -26,11 +28,9 @@ impl Form {
     #[must_use]
     pub fn of(request: &Request, info: &RequestInfo<'_>) -> Form {
         let headers = request.headers();
-        let mut encoding =
-            media::negotiate_status(text(headers, ACCEPT), Media::OFFERED_WITH_PROTOBUF);
-        encoding.pretty |= media::is_pretty(&info.query(), text(headers, USER_AGENT));
         Form {
-            encoding,
+            accept: headers.get(ACCEPT).cloned(),
+            pretty: media::is_pretty(&info.query(), text(headers, USER_AGENT)),
             audit: Audit::of(request.extensions()),
         }
     }
@@ -73,18 +73,26 @@ impl Form {
     }
 
     fn encode(&self, status: &Status, rendering: &Rendering) -> (Media, Vec<u8>) {
-        if self.encoding.media == Media::Protobuf {
+        let encoding = self.encoding();
+        if encoding.media == Media::Protobuf {
             return (Media::Protobuf, status.to_protobuf());
         }
         // A Status is structs and strings, which JSON can always hold.
         let json = json::to_body(status).unwrap_or_default();
-        if self.encoding.media == Media::Yaml
+        if encoding.media == Media::Yaml
             && let Some(yaml) = rendering.yaml.write(&json)
         {
             return (Media::Yaml, yaml);
         }
-        let pretty = self.encoding.pretty;
+        let pretty = encoding.pretty;
         (Media::Json, if pretty { indent(&json) } else { json })
+    }
+
+    fn encoding(&self) -> Encoding {
+        let accept = self.accept.as_ref().and_then(|it| it.to_str().ok());
+        let mut encoding = media::negotiate_status(accept, Media::OFFERED_WITH_PROTOBUF);
+        encoding.pretty |= self.pretty;
+        encoding
     }
 }
 
@@ -97,8 +105,8 @@ fn status(error: &ProxyError, after: Option<u32>) -> Status {
     let message = error.to_string();
     let status = match error.code() {
         StatusCode::GATEWAY_TIMEOUT => {
-            let what = message.trim_start_matches("Timeout: ");
-            return Status::timeout(what, after.unwrap_or(1));
+            let what = message.strip_prefix("Timeout: ");
+            return Status::timeout(what.unwrap_or(&message), after.unwrap_or(1));
         }
         StatusCode::INTERNAL_SERVER_ERROR => Status::internal(message),
         StatusCode::BAD_REQUEST => Status::bad_request(message),

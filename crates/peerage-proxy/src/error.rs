@@ -1,6 +1,6 @@
 //! Why the proxy itself refuses a request: whose fault it is and whether to try again.
 //!
-//! The one place that turns such a failure into an answer is [`crate::answer::refuse`].
+//! The one place that turns such a failure into an answer is `refuse` of [`Form`](crate::answer::Form).
 //!
 //! Differs: kube-apiserver answers transport errors, and the 504, as plain text without Retry-After; names the
 //! peer's address in them; and answers 404 where it does not know for sure.
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
+use peerage_http::SendError;
 
 /// A request that the proxy refuses.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -28,8 +29,14 @@ pub(crate) enum ProxyError {
     #[error("no server that serves this API answers at the moment")]
     NoneUsable,
     /// The connection to the peer failed.
-    #[error("error trying to reach service: peer {peer}: {what}")]
-    Transport { peer: Arc<str>, what: String },
+    #[error("error trying to reach service: peer {peer}")]
+    Transport {
+        peer: Arc<str>,
+        source: Arc<SendError>,
+    },
+    /// It is of a kind that no connection to a peer carries.
+    #[error("requests of this kind are not sent on to other servers")]
+    Unsendable,
     /// The client's body could not be read to its end.
     #[error("the request's body broke off, or is not framed as it says")]
     RequestBody,
@@ -39,6 +46,9 @@ pub(crate) enum ProxyError {
     /// The peer answered that it does not have what its documents list.
     #[error("peer {peer} lists this API but does not serve it any more")]
     Lacks { peer: Arc<str> },
+    /// The peer says that it cannot serve it at the moment, although it lists it.
+    #[error("peer {peer} lists this API but says that it does not serve it at the moment")]
+    StaleView { peer: Arc<str> },
     /// No head of an answer came in time.
     #[error("Timeout: request did not complete within the allotted timeout")]
     FirstByte,
@@ -76,6 +86,7 @@ impl ProxyError {
             ProxyError::FirstByte => StatusCode::GATEWAY_TIMEOUT,
             ProxyError::NoUser => StatusCode::INTERNAL_SERVER_ERROR,
             ProxyError::RequestBody
+            | ProxyError::Unsendable
             | ProxyError::CannotUpgrade
             | ProxyError::Identity
             | ProxyError::Impersonation => StatusCode::BAD_REQUEST,
@@ -89,6 +100,7 @@ impl ProxyError {
             ProxyError::NoUser
             | ProxyError::Redirect
             | ProxyError::RequestBody
+            | ProxyError::Unsendable
             | ProxyError::CannotUpgrade
             | ProxyError::Identity
             | ProxyError::Impersonation => None,
@@ -104,9 +116,11 @@ impl ProxyError {
             ProxyError::VersionUnknown { .. } => "version_unknown",
             ProxyError::NoneUsable => "none_usable",
             ProxyError::Transport { .. } => "transport",
+            ProxyError::Unsendable => "unsendable",
             ProxyError::RequestBody => "request_body",
             ProxyError::WentSilent { .. } => "silent",
             ProxyError::Lacks { .. } => "lacks",
+            ProxyError::StaleView { .. } => "stale_view",
             ProxyError::FirstByte => "timeout",
             ProxyError::UpgradeAnswer(_) => "upgrade_answer",
             ProxyError::Redirect => "redirect",
@@ -117,4 +131,10 @@ impl ProxyError {
             ProxyError::NoUser => "no_user",
         }
     }
+}
+
+/// An error with all that led to it, for logs and descriptions; clients are told its own words only.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let sources = std::iter::successors(error.source(), |it| it.source());
+    sources.fold(error.to_string(), |text, it| format!("{text}: {it}"))
 }

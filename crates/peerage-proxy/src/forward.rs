@@ -8,6 +8,7 @@
 //! of it was sent, or its method is safe and nothing of an answer came; the head of an answer is waited for no
 //! longer than the deadline, whatever kind of request it is; redirects are never followed.
 
+mod attempt;
 mod deliver;
 mod lacking;
 mod tunnel;
@@ -18,25 +19,24 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Uri, header};
 use peerage_auth::identity_headers::{self, Family};
 use peerage_auth::{PassedCredentials, VerifiedPeer};
 use peerage_core::route::ForwardReason;
 use peerage_core::{RequestInfo, User, duration};
-use peerage_http::{Body, ConnInfo, Request, Response, SendError, Stage};
-use tokio::time::{Instant, sleep_until};
+use peerage_http::{Body, ConnInfo, Request, Response};
+use tokio::time::Instant;
 
 use crate::audit::Audit;
 use crate::error::ProxyError;
-use crate::front::{ClientKey, Question};
+use crate::front::{self, Question};
 use crate::headers::{self, GUARD, GUARD_VALUE, Outgoing};
 use crate::health::InFlight;
-use crate::peer::{Link, Peer};
+use crate::peer::Peer;
 use crate::poll::FRONT_ACCEPT;
 use crate::shared::Shared;
 
-/// A peer that has not answered for so long is probed meanwhile.
-const SUSPICIOUS: Duration = Duration::from_secs(1);
+use attempt::Outcome;
 
 /// A request on its way out.
 pub(crate) struct Forward<'a> {
@@ -48,8 +48,8 @@ pub(crate) struct Forward<'a> {
     audit: Audit,
     /// None if the credentials are in the request, for the next server to judge.
     user: Option<Arc<User>>,
-    /// Known to fronts only.
-    key: Option<ClientKey>,
+    /// For fronts only.
+    who: Option<front::Client>,
     /// Whether only the status of the answer counts.
     is_question: bool,
     /// Another server sent it here, for the server that this front stands beside.
@@ -100,13 +100,6 @@ struct Answered {
     in_flight: InFlight,
 }
 
-/// How one attempt failed.
-enum Failed {
-    Send(SendError),
-    Deadline,
-    Silent,
-}
-
 /// Sends the request to the first of these peers that can take it.
 pub(crate) async fn forward(
     shared: &Arc<Shared>,
@@ -117,7 +110,7 @@ pub(crate) async fn forward(
     why: Why,
 ) -> Result<Response, ProxyError> {
     let (parts, body) = request.into_parts();
-    let mut forward = Forward::new(shared, info, parts, own_id, why)?;
+    let forward = Forward::new(shared, info, parts, own_id, why)?;
     let candidates = forward.in_order(candidates)?;
     let answered = forward.send(candidates, body).await?;
     forward.deliver(answered)
@@ -132,48 +125,29 @@ impl<'a> Forward<'a> {
         why: Why,
     ) -> Result<Forward<'a>, ProxyError> {
         let front = shared.front.as_ref();
-        let family = front.map_or(&Family::FrontProxy, |front| &front.options.family);
-        let user = user(shared, family, &mut parts)?;
+        let user = user(shared, &mut parts)?;
         let address = client(&parts.extensions);
-        let key = front.map(|front| front.client(user.as_deref(), &parts.headers, address));
+        let who = front.map(|_| front::Client::of(user.clone(), &parts.headers, address));
         let audit = Audit::of(&parts.extensions);
-        let upgrade = tunnel::protocol(&parts.headers);
-        let client = upgrade
+        let client = tunnel::protocol(&parts.headers)
             .map(|_| tunnel::Client::take(shared, &mut parts.extensions))
             .transpose()?;
-        let (target, host) = (target(&parts.uri), host(&parts));
-        let outgoing = Outgoing {
-            user: user.as_deref(),
-            family,
-            passes_impersonation: front.is_some(),
-            leaves_trace: front.is_some(),
-            audit_id: audit.id(),
-            client: address,
-            target: target.as_str(),
-            host: host.as_deref(),
-            own_id,
-            reason: why.word(),
-            upgrade,
-        };
-        headers::outgoing(&mut parts.headers, &outgoing).map_err(|_| ProxyError::Identity)?;
+        let is_question = parts.extensions.get::<Question>().is_some();
+        let was_sent_on = parts.extensions.get::<VerifiedPeer>().is_some();
+        let head = Head::of(shared, parts, user.as_deref(), &audit, own_id, why)?;
         let started = Instant::now();
-        let wait = wait(info, upgrade.is_some(), shared.options.forward.first_byte);
+        let wait = wait(info, head.upgrade, shared.options.forward.first_byte);
         Ok(Forward {
             shared,
             info,
             own_id,
             why,
-            is_question: parts.extensions.get::<Question>().is_some(),
-            was_sent_on: parts.extensions.get::<VerifiedPeer>().is_some(),
-            head: Head {
-                method: parts.method,
-                target,
-                headers: parts.headers,
-                upgrade: upgrade.is_some(),
-            },
+            head,
             audit,
             user,
-            key,
+            who,
+            is_question,
+            was_sent_on,
             deadline: started + wait,
             started,
             client,
@@ -189,9 +163,9 @@ impl<'a> Forward<'a> {
             .map(|peer| (peer.health.rank(), peer))
             .filter(|(rank, peer)| rank.usable() && !self.is_disproved(peer))
             .collect();
-        match (&self.shared.front, self.key) {
-            (Some(front), Some(key)) => {
-                ranked = front.order(self.info, key, self.is_question, ranked)?;
+        match (&self.shared.front, &self.who) {
+            (Some(front), Some(who)) => {
+                ranked = front.order(self.info, who, self.is_question, ranked)?;
             }
             _ => ranked.sort_by_key(|(rank, _)| *rank),
         }
@@ -204,11 +178,7 @@ impl<'a> Forward<'a> {
         self.why.is_listed() && peer.is_disproved(self.info)
     }
 
-    async fn send(
-        &mut self,
-        candidates: Vec<Arc<Peer>>,
-        body: Body,
-    ) -> Result<Answered, ProxyError> {
+    async fn send(&self, candidates: Vec<Arc<Peer>>, body: Body) -> Result<Answered, ProxyError> {
         let replayable = self.head.method.is_safe() && http_body::Body::is_end_stream(&body);
         let mut error = ProxyError::NoneUsable;
         let mut declined = None;
@@ -216,86 +186,20 @@ impl<'a> Forward<'a> {
         for peer in candidates {
             let Some(link) = peer.link() else { continue };
             let replay = || replayable.then(|| self.head.request(peerage_http::empty()));
-            let Some(mut request) = unsent.take().or_else(replay) else {
+            let Some(request) = unsent.take().or_else(replay) else {
                 break;
             };
-            self.set_guard(&peer, &mut request);
-            self.set_condition(&peer, &mut request);
-            let in_flight = peer.health.begin();
-            let answer = match self.attempt(&peer, &link, request, replayable).await {
-                Ok(response) => self.examine(&peer, response).await,
-                Err(failed) => Err(failed),
-            };
-            match answer {
-                Ok(Some(response)) => {
-                    let answered = Answered {
-                        peer,
-                        response,
-                        in_flight,
-                    };
-                    if !(replayable && declines(&answered.response)) {
-                        return Ok(answered);
-                    }
-                    answered.peer.poke.notify_one();
-                    declined.get_or_insert(answered);
-                }
-                Ok(None) => {
-                    error = ProxyError::Lacks {
-                        peer: peer.id.clone(),
-                    }
-                }
-                Err(failed) => {
-                    error = self.note_failure(&peer, &failed);
-                    match failed {
-                        Failed::Send(mut failed) => unsent = failed.take_request(),
-                        Failed::Silent => {}
-                        Failed::Deadline => break,
-                    }
+            match self.ask(peer, &link, request, replayable).await {
+                Outcome::Answered(answered) => return Ok(answered),
+                Outcome::Declined(answered) => drop(declined.get_or_insert(answered)),
+                Outcome::Next(why, request) => (error, unsent) = (why, request),
+                Outcome::Stop(why) => {
+                    error = why;
+                    break;
                 }
             }
         }
         declined.ok_or(error)
-    }
-
-    /// One attempt with one peer. A safe request does not wait for a peer whose breaker opens meanwhile.
-    async fn attempt(
-        &self,
-        peer: &Peer,
-        link: &Link,
-        request: Request,
-        may_leave: bool,
-    ) -> Result<Response, Failed> {
-        let started = Instant::now();
-        let upstream = match (&self.user, &link.passing) {
-            (None, Some(passing)) => passing,
-            _ => &link.upstream,
-        };
-        let mut send = std::pin::pin!(async {
-            if self.head.upgrade {
-                upstream.upgrade(request).await
-            } else {
-                upstream.send(request).await
-            }
-        });
-        let mut suspicion = Some(started + SUSPICIOUS);
-        loop {
-            let suspicious_at = suspicion.unwrap_or(self.deadline);
-            tokio::select! {
-                biased;
-                answer = send.as_mut() => {
-                    let response = answer.map_err(Failed::Send)?;
-                    self.shared.peer_answered(peer, started.elapsed());
-                    return Ok(response);
-                }
-                () = sleep_until(self.deadline) => return Err(Failed::Deadline),
-                () = peer.health.opened(), if may_leave => return Err(Failed::Silent),
-                () = sleep_until(suspicious_at), if suspicion.is_some() => {
-                    // Slow or dead? The poller finds out while we wait.
-                    peer.poke.notify_one();
-                    suspicion = None;
-                }
-            }
-        }
     }
 
     /// The server that a front stands beside is no peer: what it may still do with a request is its own business, unless
@@ -332,56 +236,42 @@ impl<'a> Forward<'a> {
         let front = self.shared.front.as_ref();
         front.is_some_and(|front| front.is_beside(peer))
     }
-
-    fn note_failure(&self, peer: &Arc<Peer>, failed: &Failed) -> ProxyError {
-        let (reason, error) = match failed {
-            Failed::Send(failed) if failed.stage() == Stage::Timeout => {
-                peer.poke.notify_one();
-                ("timeout", ProxyError::FirstByte)
-            }
-            // The client's fault, which no server is counted or warned about for.
-            Failed::Send(failed) if failed.reason() == "request_body" => {
-                return ProxyError::RequestBody;
-            }
-            Failed::Send(failed) => {
-                if failed.is_silence() {
-                    self.shared.peer_failed(peer, failed.connection());
-                }
-                peer.poke.notify_one();
-                let (peer, what) = (peer.id.clone(), failed.to_string());
-                (failed.reason(), ProxyError::Transport { peer, what })
-            }
-            // Not held against the peer: the client may have asked for a very short time.
-            Failed::Deadline => {
-                peer.poke.notify_one();
-                ("timeout", ProxyError::FirstByte)
-            }
-            Failed::Silent => {
-                let peer = peer.id.clone();
-                ("silent", ProxyError::WentSilent { peer })
-            }
-        };
-        peer.counts.attempt_failed(reason);
-        if let Some(held_back) = self.shared.log_gate.pass(Instant::now()) {
-            tracing::warn!(
-                peer = &*peer.id,
-                reason,
-                held_back,
-                "an attempt to forward a request failed: {error}"
-            );
-        }
-        error
-    }
-}
-
-/// Whether the server says that it did nothing and that the client should come again, as a kube-apiserver does between
-/// the order to stop and its last connection.
-fn declines(response: &Response) -> bool {
-    response.status() == StatusCode::SERVICE_UNAVAILABLE
-        && response.headers().contains_key(header::RETRY_AFTER)
 }
 
 impl Head {
+    /// Makes a client's head ours.
+    fn of(
+        shared: &Shared,
+        mut parts: Parts,
+        user: Option<&User>,
+        audit: &Audit,
+        own_id: &str,
+        why: Why,
+    ) -> Result<Head, ProxyError> {
+        let (target, host) = (target(&parts.uri), host(&parts));
+        let upgrade = tunnel::protocol(&parts.headers);
+        let outgoing = Outgoing {
+            user,
+            family: family(shared),
+            passes_impersonation: shared.front.is_some(),
+            leaves_trace: shared.front.is_some(),
+            audit_id: audit.id(),
+            client: client(&parts.extensions),
+            target: target.as_str(),
+            host: host.as_deref(),
+            own_id,
+            reason: why.word(),
+            upgrade,
+        };
+        headers::outgoing(&mut parts.headers, &outgoing).map_err(|_| ProxyError::Identity)?;
+        Ok(Head {
+            method: parts.method,
+            headers: parts.headers,
+            target,
+            upgrade: upgrade.is_some(),
+        })
+    }
+
     fn request(&self, body: Body) -> Request {
         let mut request = Request::new(body);
         *request.method_mut() = self.method.clone();
@@ -392,11 +282,7 @@ impl Head {
 }
 
 /// Who is to be named to the server; nobody if the request brings its own credentials, which only a front passes on.
-fn user(
-    shared: &Shared,
-    family: &Family,
-    parts: &mut Parts,
-) -> Result<Option<Arc<User>>, ProxyError> {
+fn user(shared: &Shared, parts: &mut Parts) -> Result<Option<Arc<User>>, ProxyError> {
     let user: Option<Arc<User>> = parts.extensions.get().cloned();
     let passed = parts.extensions.get::<PassedCredentials>().is_some();
     // Only a front has connections that vouch for nobody.
@@ -404,12 +290,18 @@ fn user(
         return Err(ProxyError::NoUser);
     }
     if user.is_some()
-        && *family == Family::Impersonation
+        && *family(shared) == Family::Impersonation
         && identity_headers::strip_impersonation(&mut parts.headers)
     {
         return Err(ProxyError::Impersonation);
     }
     Ok(user)
+}
+
+/// How users are told to servers.
+fn family(shared: &Shared) -> &Family {
+    let front = shared.front.as_ref();
+    front.map_or(&Family::FrontProxy, |front| &front.options.family)
 }
 
 fn target(uri: &Uri) -> PathAndQuery {

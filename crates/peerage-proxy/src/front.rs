@@ -10,11 +10,11 @@
 //! Invariants: choosing takes no lock; what is remembered of clients has a fixed size.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http::HeaderMap;
 use http::header::{AUTHORIZATION, USER_AGENT};
+use http::{HeaderMap, HeaderValue};
 use peerage_auth::identity_headers::Family;
 use peerage_core::{RequestInfo, User};
 use peerage_http::ClientTls;
@@ -94,9 +94,53 @@ enum Newest {
     Only,
 }
 
-/// A client, as far as it can be told from others.
+/// A client, as far as it can be told from others: by its user or credentials, its address and what it calls itself.
+#[derive(Debug, Default)]
+pub(crate) struct Client {
+    user: Option<Arc<User>>,
+    authorization: Option<HeaderValue>,
+    agent: Option<HeaderValue>,
+    address: Option<IpAddr>,
+    /// Made when it is first wanted, which most requests do not need.
+    key: OnceLock<ClientKey>,
+}
+
+impl Client {
+    pub(crate) fn of(
+        user: Option<Arc<User>>,
+        headers: &HeaderMap,
+        address: Option<IpAddr>,
+    ) -> Client {
+        Client {
+            user,
+            authorization: headers.get(AUTHORIZATION).cloned(),
+            agent: headers.get(USER_AGENT).cloned(),
+            address,
+            key: OnceLock::new(),
+        }
+    }
+
+    fn key(&self) -> ClientKey {
+        *self.key.get_or_init(|| {
+            let octets = self.address.map(|it| match it {
+                IpAddr::V4(it) => it.octets().to_vec(),
+                IpAddr::V6(it) => it.octets().to_vec(),
+            });
+            let user = self.user.as_ref();
+            ClientKey(agreed(&[
+                user.map(|user| user.name.as_bytes()),
+                user.map(|user| user.uid.as_bytes()),
+                self.authorization.as_ref().map(HeaderValue::as_bytes),
+                self.agent.as_ref().map(HeaderValue::as_bytes),
+                octets.as_deref(),
+            ]))
+        })
+    }
+}
+
+/// A client as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ClientKey(u64);
+struct ClientKey(u64);
 
 impl ClientKey {
     /// How much this server is this client's.
@@ -135,33 +179,12 @@ impl Front {
         self.options.beside.as_ref() == Some(&peer.id)
     }
 
-    /// Tells the client by its user or credentials, its address and what it calls itself.
-    pub(crate) fn client(
-        &self,
-        user: Option<&User>,
-        headers: &HeaderMap,
-        address: Option<IpAddr>,
-    ) -> ClientKey {
-        let bytes = |name| headers.get(name).map(http::HeaderValue::as_bytes);
-        let address = address.map(|it| match it {
-            IpAddr::V4(it) => it.octets().to_vec(),
-            IpAddr::V6(it) => it.octets().to_vec(),
-        });
-        ClientKey(agreed(&[
-            user.map(|user| user.name.as_bytes()),
-            user.map(|user| user.uid.as_bytes()),
-            bytes(AUTHORIZATION),
-            bytes(USER_AGENT),
-            address.as_deref(),
-        ]))
-    }
-
     /// Puts these peers into the order in which they are tried for this request; refuses a write whose newest server is
     /// not known.
     pub(crate) fn order(
         &self,
         info: &RequestInfo<'_>,
-        client: ClientKey,
+        client: &Client,
         is_question: bool,
         mut peers: Vec<(Rank, Arc<Peer>)>,
     ) -> Result<Vec<(Rank, Arc<Peer>)>, ProxyError> {
@@ -181,7 +204,7 @@ impl Front {
             let elsewhere = self.options.zone.is_some() && peer.zone() != self.options.zone;
             let place = (!self.is_beside(peer), elsewhere);
             // The highest random weight: the same server for as long as it is there, whoever else comes and goes.
-            let weight = sticks.then(|| !client.weight(&peer.id));
+            let weight = sticks.then(|| !client.key().weight(&peer.id));
             let age = (newest == Newest::First).then(|| std::cmp::Reverse(peer.version()));
             (
                 rank.tier(),
@@ -198,7 +221,7 @@ impl Front {
     fn newest(
         &self,
         info: &RequestInfo<'_>,
-        client: ClientKey,
+        client: &Client,
         peers: &[(Rank, Arc<Peer>)],
     ) -> Newest {
         if self.options.writes == Writes::Local || !info.is_resource_request() {
@@ -211,10 +234,10 @@ impl Front {
             return Newest::No;
         }
         if is_write(info.verb()) {
-            self.writers.note(client.0, Instant::now());
+            self.writers.note(client.key().0, Instant::now());
             return Newest::Only;
         }
-        if self.writers.has(client.0, Instant::now()) {
+        if self.writers.has(client.key().0, Instant::now()) {
             Newest::First
         } else {
             Newest::No
@@ -234,6 +257,13 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::version::ApiVersion;
+
+    fn numbered(number: u64) -> Client {
+        Client {
+            key: ClientKey(number).into(),
+            ..Client::default()
+        }
+    }
 
     /// A front, and servers by ID and minor version.
     struct World {
@@ -269,7 +299,7 @@ mod tests {
             let peers = self.servers.iter().map(|it| (it.health.rank(), it.clone()));
             let ordered = self
                 .front
-                .order(&info, ClientKey(client), false, peers.collect())
+                .order(&info, &numbered(client), false, peers.collect())
                 .unwrap();
             ordered.iter().map(|(_, it)| it.id.to_string()).collect()
         }
@@ -344,7 +374,7 @@ mod tests {
                 .map(|it| (it.health.rank(), it.clone()));
             let order = world
                 .front
-                .order(&info, ClientKey(1), false, peers.collect());
+                .order(&info, &numbered(1), false, peers.collect());
             order.map(|order| order[0].1.id.to_string())
         };
         assert_eq!(write(&world).unwrap(), "b");
@@ -394,7 +424,7 @@ mod tests {
             ..User::default()
         };
         let address = Some(IpAddr::from([192, 0, 2, 7]));
-        let key = world.front.client(Some(&user), &headers, address);
+        let key = Client::of(Some(Arc::new(user)), &headers, address).key();
         assert_eq!(key, ClientKey(0xc66a_c181_4246_84b6), "{:#x}", key.0);
         let order = world.order(key.0, "GET", PODS);
         assert_eq!(order, ["a", "c", "b"]);
@@ -405,13 +435,13 @@ mod tests {
         let servers = [("a", 37), ("b", 37), ("c", 37)];
         let one = World::new(Writes::Local, &servers);
         let other = World::new(Writes::Local, &servers);
-        let key = |world: &World, agent: &'static str| {
+        let key = |agent: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(USER_AGENT, agent.parse().unwrap());
-            world.front.client(None, &headers, None)
+            Client::of(None, &headers, None).key()
         };
         for agent in ["kubectl", "kubelet", "helm"] {
-            let (one_key, other_key) = (key(&one, agent), key(&other, agent));
+            let (one_key, other_key) = (key(agent), key(agent));
             assert_eq!(one_key, other_key);
             assert_eq!(
                 one.first(one_key.0, "GET", PODS),

@@ -59,6 +59,17 @@ pub(crate) struct PeerIndex {
     documents: Instant,
 }
 
+#[cfg(test)]
+impl PeerIndex {
+    pub(crate) fn empty() -> PeerIndex {
+        PeerIndex {
+            index: Index::default(),
+            read: Instant::now(),
+            documents: Instant::now(),
+        }
+    }
+}
+
 /// Asks for the peer's index when it may have changed. That it cannot be had is no fault: old servers have none.
 pub(crate) async fn refresh(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) {
     let Some(documents) = peer.documents() else {

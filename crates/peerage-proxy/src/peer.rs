@@ -6,11 +6,12 @@
 //! Invariant: documents are those of the last round in which every fetch succeeded.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use futures::FutureExt;
 use http::HeaderValue;
 use http::uri::Authority;
 use peerage_core::discovery::ApiGroupDiscoveryList;
@@ -33,8 +34,12 @@ pub(crate) struct Peer {
     pub(crate) counts: PeerCounts,
     /// Since when it is registered.
     pub(crate) met: Instant,
-    /// Wakes its poller.
+    /// Wakes its poller: the registry told something new of it, or somebody wants to know.
     pub(crate) poke: Notify,
+    /// Asks its poller to look again: a request was answered in a way that makes one wonder.
+    pub(crate) doubted: Notify,
+    /// When its poller last looked, in milliseconds since it was met; 0 for never.
+    looked: AtomicU64,
     link: ArcSwapOption<Link>,
     documents: ArcSwapOption<Heard>,
     openapi: ArcSwapOption<PeerIndex>,
@@ -127,6 +132,10 @@ pub(crate) struct Heard {
     pub(crate) changed: Instant,
 }
 
+/// Says which documents were in force: when they last changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Edition(Option<Instant>);
+
 /// One document and the tag to ask for it with.
 #[derive(Clone)]
 pub(crate) struct Part {
@@ -177,6 +186,9 @@ const DISPROVED_FOR: Duration = Duration::from_secs(30);
 /// How long it is believed to have one that it listed when it was asked.
 const CONFIRMED_FOR: Duration = Duration::from_secs(5);
 
+/// Requests have a peer asked anew at most this often.
+const RECHECK_MILLIS: u64 = 1000;
+
 /// How many certificates of one server are remembered, to tell a renewal from another server.
 const MAX_CERTIFICATES: usize = 4;
 
@@ -194,6 +206,8 @@ impl Peer {
             counts: PeerCounts::default(),
             met: Instant::now(),
             poke: Notify::new(),
+            doubted: Notify::new(),
+            looked: AtomicU64::new(0),
             link: ArcSwapOption::empty(),
             documents: ArcSwapOption::empty(),
             openapi: ArcSwapOption::empty(),
@@ -295,8 +309,14 @@ impl Peer {
     }
 
     pub(crate) fn set_documents(&self, documents: Heard) {
-        self.forget_disproved();
         self.documents.store(Some(Arc::new(documents)));
+        // Not before: what is found out about the old ones meanwhile has to go too.
+        self.forget_disproved();
+    }
+
+    /// Which documents are in force, for what is found out about them.
+    pub(crate) fn edition(&self) -> Edition {
+        Edition(self.documents.load().as_ref().map(|it| it.changed))
     }
 
     /// Publishes documents that are the old ones, seen again.
@@ -352,6 +372,24 @@ impl Peer {
         changed
     }
 
+    /// Has the poller look again, unless it has only just begun to: many requests wonder at the same time.
+    pub(crate) fn recheck(&self) {
+        let looked = self.looked.load(Ordering::Relaxed);
+        if looked == 0 || self.age() > looked.saturating_add(RECHECK_MILLIS) {
+            self.doubted.notify_one();
+        }
+    }
+
+    /// A round begins, and with it what requests asked for.
+    pub(crate) fn round_begins(&self) {
+        self.looked.store(self.age(), Ordering::Relaxed);
+        let _ = self.doubted.notified().now_or_never();
+    }
+
+    fn age(&self) -> u64 {
+        u64::try_from(self.met.elapsed().as_millis()).map_or(u64::MAX, |it| it.saturating_add(1))
+    }
+
     /// Notes how a round ended. Returns how many have failed in a row.
     pub(crate) fn round_ended(&self, good: bool) -> u32 {
         if good {
@@ -376,10 +414,11 @@ impl Peer {
         self.trouble.store(trouble.map(Arc::new));
     }
 
-    /// Remembers for a while that the peer does not have an API that its documents list.
-    pub(crate) fn disprove(&self, info: &RequestInfo<'_>) {
-        remember(&self.disproved, info, DISPROVED_FOR);
-        self.poke.notify_one();
+    /// Remembers for a while that the peer does not have an API that its documents list, unless others than these are in
+    /// force by now.
+    pub(crate) fn disprove(&self, info: &RequestInfo<'_>, of: Edition) {
+        self.remember(&self.disproved, info, DISPROVED_FOR, of);
+        self.recheck();
     }
 
     /// Whether the peer turned out not to have this API, lately and since its documents last changed.
@@ -387,20 +426,31 @@ impl Peer {
         is_recent(&self.disproved, info, DISPROVED_FOR)
     }
 
-    /// Remembers for a moment that the peer has an API.
-    pub(crate) fn confirm(&self, info: &RequestInfo<'_>) {
-        remember(&self.confirmed, info, CONFIRMED_FOR);
+    /// Remembers for a moment that the peer has an API, unless other documents than these are in force by now.
+    pub(crate) fn confirm(&self, info: &RequestInfo<'_>, of: Edition) {
+        self.remember(&self.confirmed, info, CONFIRMED_FOR, of);
     }
 
     /// Whether the peer turned out to have this API just before.
     pub(crate) fn is_confirmed(&self, info: &RequestInfo<'_>) -> bool {
         is_recent(&self.confirmed, info, CONFIRMED_FOR)
     }
-}
 
-fn remember(found_out: &Mutex<HashMap<ApiKey, Instant>>, info: &RequestInfo<'_>, time: Duration) {
-    let now = Instant::now();
-    if let Ok(mut found_out) = found_out.lock() {
+    fn remember(
+        &self,
+        found_out: &Mutex<HashMap<ApiKey, Instant>>,
+        info: &RequestInfo<'_>,
+        time: Duration,
+        of: Edition,
+    ) {
+        let now = Instant::now();
+        let Ok(mut found_out) = found_out.lock() else {
+            return;
+        };
+        // Under the lock: new documents clear what is here once they are in force.
+        if self.edition() != of {
+            return;
+        }
         if found_out.len() >= MAX_FOUND_OUT {
             found_out.retain(|_, at| now < *at + time);
         }
@@ -437,21 +487,77 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    fn heard() -> Heard {
+        let part = || Part {
+            list: Arc::default(),
+            etag: None,
+            is_legacy: false,
+        };
+        let now = Instant::now();
+        Heard {
+            core: part(),
+            groups: part(),
+            not_own: 0,
+            served: Arc::default(),
+            checked: now,
+            changed: now,
+        }
+    }
+
+    fn widgets() -> RequestInfo<'static> {
+        RequestInfo::parse("GET", "/apis/new.example.com/v1/widgets").unwrap()
+    }
+
     #[test]
     fn nothing_that_a_server_said_is_left_once_it_is_forgotten() {
         let peer = Peer::new("a".into());
-        let info = RequestInfo::parse("GET", "/apis/new.example.com/v1/widgets").unwrap();
+        let info = widgets();
+        peer.set_documents(heard());
+        peer.set_openapi(PeerIndex::empty());
+        peer.set_trouble(Some(Trouble {
+            kind: TroubleKind::Stranger,
+            reason: "tls_name",
+            text: "no".to_owned(),
+            at: Instant::now(),
+        }));
         peer.set_version(ApiVersion {
             major: 1,
             minor: 37,
         });
         peer.set_version_trouble("no".to_owned());
-        peer.disprove(&info);
+        peer.disprove(&info, peer.edition());
+        peer.confirm(&info, peer.edition());
         peer.set_remark("it changed hands".to_owned());
+        assert!(peer.documents().is_some() && peer.openapi().is_some());
+        assert!(peer.trouble().is_some() && peer.is_disproved(&info) && peer.is_confirmed(&info));
         peer.forget();
+        assert!(peer.documents().is_none() && peer.openapi().is_none());
+        assert!(peer.trouble().is_none());
         assert_eq!(peer.version(), None);
         assert_eq!(peer.version_trouble(), None);
-        assert!(!peer.is_disproved(&info));
+        assert!(!peer.is_disproved(&info) && !peer.is_confirmed(&info));
         assert_eq!(peer.remark(), None);
+    }
+
+    #[test]
+    fn what_was_found_out_of_old_documents_is_not_held_against_new_ones() {
+        let peer = Peer::new("a".into());
+        let info = widgets();
+        peer.set_documents(heard());
+        let old = peer.edition();
+        // Seen again, they are the same.
+        peer.confirm_documents(Heard {
+            checked: Instant::now(),
+            ..Heard::clone(&peer.documents().unwrap())
+        });
+        peer.disprove(&info, old);
+        assert!(peer.is_disproved(&info));
+        peer.set_documents(heard());
+        assert!(!peer.is_disproved(&info));
+        peer.disprove(&info, old);
+        peer.confirm(&info, old);
+        assert!(!peer.is_disproved(&info) && !peer.is_confirmed(&info));
+        peer.disprove(&info, peer.edition());
+        assert!(peer.is_disproved(&info));
     }
 }

@@ -30,6 +30,7 @@ pub(crate) use fetch::{Fetch, FetchError, Fetched, fetch};
 use lists::{Asker, Lists};
 use schedule::{Rhythm, Schedule};
 
+use crate::error::chain;
 use crate::identity;
 use crate::openapi;
 use crate::options::PollOptions;
@@ -48,9 +49,14 @@ pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<Peer>, stop: Cancellation
                 schedule.hurry(Instant::now());
                 continue;
             }
+            () = peer.doubted.notified() => {
+                schedule.recheck(Instant::now());
+                continue;
+            }
             () = sleep_until(schedule.due()), if peer.link().is_some() && !peer.is_resting() => {}
         }
         let Some(link) = peer.link() else { continue };
+        peer.round_begins();
         let good = tokio::select! {
             () = stop.cancelled() => return,
             good = round(&shared, &peer, &link, &mut lists) => good,
@@ -74,12 +80,12 @@ fn rhythm(options: &PollOptions) -> Rhythm {
 /// Why a round failed.
 #[derive(Debug, thiserror::Error)]
 enum RoundError {
-    #[error("cannot fetch {path}: {source}")]
+    #[error("cannot fetch {path}")]
     Fetch {
         path: &'static str,
         source: FetchError,
     },
-    #[error("cannot use what {path} answered: {source}")]
+    #[error("cannot use what {path} answered")]
     Document {
         path: &'static str,
         source: DocumentError,
@@ -166,23 +172,8 @@ async fn try_round(
 
 /// Asks `/readyz`, which is also the half-open probe of the breaker.
 async fn probe(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) -> Result<(), RoundError> {
-    let path = "/readyz";
     let started = Instant::now();
-    let mut what = what(shared, own_id, path);
-    what.deadline = started + shared.options.poll.probe_deadline;
-    let answer = fetch(&link.probes, what).await;
-    let ready = match answer {
-        Ok(_) => true,
-        Err(FetchError::Status(status)) => !status.is_server_error(),
-        Err(source @ FetchError::Oneself) => return Err(RoundError::Fetch { path, source }),
-        Err(source) if source.is_transport() => {
-            if source.is_silence() {
-                shared.peer_failed(peer, source.connection());
-            }
-            return Err(RoundError::Fetch { path, source });
-        }
-        Err(_) => true,
-    };
+    let ready = is_ready(shared, peer, link, own_id).await?;
     let took = started.elapsed();
     // Before anybody is named to it.
     match believed::ask(shared, link, own_id).await {
@@ -211,6 +202,29 @@ async fn probe(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) -> Resul
     Ok(())
 }
 
+async fn is_ready(
+    shared: &Shared,
+    peer: &Peer,
+    link: &Link,
+    own_id: &str,
+) -> Result<bool, RoundError> {
+    let path = "/readyz";
+    let mut what = what(shared, own_id, path);
+    what.deadline = Instant::now() + shared.options.poll.probe_deadline;
+    match fetch(&link.probes, what).await {
+        Ok(_) => Ok(true),
+        Err(FetchError::Status(status)) => Ok(!status.is_server_error()),
+        Err(source @ FetchError::Oneself) => Err(RoundError::Fetch { path, source }),
+        Err(source) if source.is_transport() => {
+            if source.is_silence() {
+                shared.peer_failed(peer, source.connection());
+            }
+            Err(RoundError::Fetch { path, source })
+        }
+        Err(_) => Ok(true),
+    }
+}
+
 /// Asks which version the peer serves. The round goes on if it does not say; what it said before stays true until it says
 /// something else.
 async fn learn_version(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) {
@@ -221,7 +235,7 @@ async fn learn_version(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) 
             ApiVersion::read(&bytes).ok_or_else(|| "its answer names no version".to_owned())
         }
         Ok(Fetched::Unchanged) => Err(FetchError::UnaskedNotModified.to_string()),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(chain(&error)),
     };
     match said {
         Ok(version) => {
@@ -359,23 +373,10 @@ async fn publish(
         });
         return;
     }
-    let (own, not_own) = if groups.is_legacy {
-        ((*groups.list).clone(), 0)
-    } else {
-        verify::keep_own(asker, lists, old, &core, &groups).await
-    };
+    let (served, not_own) = served(asker, lists, old, &core, &groups).await;
     if not_own > 0 {
         let before = old.map_or(0, |old| old.not_own);
         say_merged(peer, not_own, before);
-    }
-    let nothing = Documents::default();
-    let before = old.map_or(&nothing, |old| &old.served);
-    let mut served = Documents::renewed(before, own, (*core.list).clone());
-    if asker.shared.front.is_some() {
-        if !groups.is_legacy {
-            lists.retain(|it| is_listed(it, &core.list, &groups.list));
-        }
-        served = served.with_hashes(Arc::new(lists.hashes()));
     }
     peer.set_documents(Heard {
         served: Arc::new(served),
@@ -386,6 +387,31 @@ async fn publish(
         groups,
     });
     asker.shared.changed.notify_one();
+}
+
+/// What of it the peer serves itself, and how many APIs it does not.
+async fn served(
+    asker: Asker<'_>,
+    lists: &mut Lists,
+    old: Option<&Heard>,
+    core: &Part,
+    groups: &Part,
+) -> (Documents, usize) {
+    let (own, not_own) = if groups.is_legacy {
+        ((*groups.list).clone(), 0)
+    } else {
+        verify::keep_own(asker, lists, old, core, groups).await
+    };
+    let nothing = Documents::default();
+    let before = old.map_or(&nothing, |old| &old.served);
+    let mut served = Documents::renewed(before, own, (*core.list).clone());
+    if asker.shared.front.is_some() {
+        if !groups.is_legacy {
+            lists.retain(|it| is_listed(it, &core.list, &groups.list));
+        }
+        served = served.with_hashes(Arc::new(lists.hashes()));
+    }
+    (served, not_own)
 }
 
 /// Whether one of the two documents lists this group and version (`apps/v1`).
@@ -418,7 +444,7 @@ fn report(shared: &Shared, peer: &Peer, error: &RoundError) {
     let reason = error.reason();
     shared.metrics.sync_error();
     peer.counts.error(reason);
-    let kind = error.kind();
+    let (kind, text) = (error.kind(), chain(error));
     if peer.trouble().is_none_or(|before| before.kind != kind) {
         // Who answers there may be another one than before.
         shared.changed.notify_one();
@@ -426,7 +452,7 @@ fn report(shared: &Shared, peer: &Peer, error: &RoundError) {
     peer.set_trouble(Some(Trouble {
         kind,
         reason,
-        text: error.to_string(),
+        text: text.clone(),
         at: Instant::now(),
     }));
     if let Some(held_back) = peer.log_gate.pass(Instant::now()) {
@@ -434,7 +460,7 @@ fn report(shared: &Shared, peer: &Peer, error: &RoundError) {
             peer = &*peer.id,
             reason,
             held_back,
-            "cannot read what a peer serves, so what it said last, if anything, stays in force: {error}"
+            "cannot read what a peer serves, so what it said last, if anything, stays in force: {text}"
         );
     }
 }

@@ -115,7 +115,7 @@ impl Shared {
                 "a peer does not answer; what only it serves answers 503 until it does"
             );
             self.changed.notify_one();
-            peer.poke.notify_one();
+            peer.recheck();
         }
     }
 

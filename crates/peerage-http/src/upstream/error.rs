@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::{Mutex, PoisonError};
 
 use rustls::pki_types::CertificateDer;
 
@@ -38,7 +39,8 @@ pub struct SendError {
     address: String,
     sent: bool,
     connection: Option<u64>,
-    request: Option<Box<Request>>,
+    /// Locked only so that the error can be shared: bodies cannot.
+    request: Mutex<Option<Box<Request>>>,
     source: Option<BoxError>,
 }
 
@@ -185,7 +187,7 @@ impl SendError {
             address: address.to_owned(),
             sent: false,
             connection: None,
-            request: None,
+            request: Mutex::default(),
             source,
         }
     }
@@ -196,7 +198,7 @@ impl SendError {
     }
 
     pub(crate) fn with_request(mut self, request: Option<Request>) -> Self {
-        self.request = request.map(Box::new);
+        self.request = Mutex::new(request.map(Box::new));
         self
     }
 
@@ -237,7 +239,9 @@ impl SendError {
     /// The request as it was given, if it does no harm to send it elsewhere: the server has not acted on it, or
     /// its method is safe; and its body can be had again.
     pub fn take_request(&mut self) -> Option<Request> {
-        self.request.take().map(|request| *request)
+        let request = self.request.get_mut();
+        let request = request.unwrap_or_else(PoisonError::into_inner).take();
+        request.map(|request| *request)
     }
 
     /// Whether the failure says that the server cannot be reached. One that resets a stream, or whose answer makes no
@@ -272,10 +276,6 @@ impl fmt::Debug for SendError {
             .field("address", &self.address)
             .field("sent", &self.sent)
             .field("connection", &self.connection)
-            .field(
-                "request",
-                &self.request.as_ref().map(|request| request.method()),
-            )
             .field("source", &self.source)
             .finish()
     }

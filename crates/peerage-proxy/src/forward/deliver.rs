@@ -6,28 +6,26 @@ use std::time::Duration;
 use http::{StatusCode, header};
 use peerage_core::user::SYSTEM_MASTERS;
 use peerage_http::{Body, Response, body};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
+use super::attempt::Failed;
 use super::lacking::Listed;
-use super::{Answered, Failed, Forward, tunnel};
+use super::{Answered, Forward, tunnel};
 use crate::error::ProxyError;
 use crate::headers::{self, STALE_VIEW};
-use crate::peer::Peer;
+use crate::peer::{Edition, Peer};
 
 /// What Kubernetes' path router answers for a group version that it does not have.
 const UNKNOWN_PATH: &[u8] = b"404 page not found\n";
 
-/// How long the short body of a 404 may pause.
-const INSPECT_PAUSE: Duration = Duration::from_secs(5);
-
-/// A peer is asked anew because of a 404 at most this often.
-const RECHECK: Duration = Duration::from_secs(1);
+/// How long a request may be held up by finding out what the answer to it means.
+const INSPECTION: Duration = Duration::from_secs(5);
 
 impl Forward<'_> {
     /// `None` if the peer lacks the API although its documents list it.
     ///
     /// # Errors
-    /// [`Failed::Silent`] if it breaks off before it has said which 404 it is.
+    /// If it breaks off before it has said which 404 it is, or says itself that it does not know.
     ///
     /// Differs: kube-apiserver passes the peer's 404 on, which a client takes for "the API was removed".
     pub(super) async fn examine(
@@ -35,43 +33,68 @@ impl Forward<'_> {
         peer: &Peer,
         response: Response,
     ) -> Result<Option<Response>, Failed> {
-        let (head, body) = response.into_parts();
         // What a pod or a service answers says nothing of the server before it.
-        let is_servers = self.why.is_listed() && self.info.subresource() != "proxy";
-        let refuses = head.status == StatusCode::SERVICE_UNAVAILABLE;
-        if is_servers && refuses && head.headers.contains_key(STALE_VIEW) {
-            if let Listed::No = self.is_listed(peer).await {
-                self.lacks(peer);
+        if !self.why.is_listed() || self.info.subresource() == "proxy" {
+            return Ok(Some(response));
+        }
+        let ends = self.deadline.min(Instant::now() + INSPECTION);
+        match response.status() {
+            StatusCode::SERVICE_UNAVAILABLE if response.headers().contains_key(STALE_VIEW) => {
+                match self.is_listed(peer, ends).await {
+                    Listed::No(of) => self.lacks(peer, of),
+                    Listed::Yes => return Err(Failed::StaleView),
+                    Listed::Unknown => return Err(self.unless_late(Failed::StaleView)),
+                }
+                Ok(None)
             }
-            return Ok(None);
+            StatusCode::NOT_FOUND => {
+                peer.recheck();
+                self.examine_404(peer, response, ends).await
+            }
+            _ => Ok(Some(response)),
         }
-        if head.status != StatusCode::NOT_FOUND {
-            return Ok(Some(Response::from_parts(head, body)));
-        }
-        recheck(peer);
-        let length = head.headers.get(header::CONTENT_LENGTH);
+    }
+
+    async fn examine_404(
+        &self,
+        peer: &Peer,
+        response: Response,
+        ends: Instant,
+    ) -> Result<Option<Response>, Failed> {
+        let length = response.headers().get(header::CONTENT_LENGTH);
         let length = length.and_then(|l| l.to_str().ok()?.parse::<usize>().ok());
-        if length != Some(UNKNOWN_PATH.len()) || !is_servers {
-            return Ok(Some(Response::from_parts(head, body)));
+        if length != Some(UNKNOWN_PATH.len()) {
+            return Ok(Some(response));
         }
-        let bytes = body::collect(body, UNKNOWN_PATH.len(), INSPECT_PAUSE).await;
-        let bytes = bytes.map_err(|_| Failed::Silent)?;
+        let (head, body) = response.into_parts();
+        let read = body::collect(body, UNKNOWN_PATH.len(), INSPECTION);
+        let Ok(Ok(bytes)) = timeout_at(ends, read).await else {
+            return Err(self.unless_late(Failed::Silent));
+        };
         let head_only = self.head.method == http::Method::HEAD && bytes.is_empty();
         if bytes == UNKNOWN_PATH || head_only {
-            match self.is_listed(peer).await {
+            match self.is_listed(peer, ends).await {
                 Listed::Yes => {}
-                Listed::No => {
-                    self.lacks(peer);
+                Listed::No(of) => {
+                    self.lacks(peer, of);
                     return Ok(None);
                 }
-                Listed::Unknown => return Err(Failed::Silent),
+                Listed::Unknown => return Err(self.unless_late(Failed::Silent)),
             }
         }
         Ok(Some(Response::from_parts(head, body::full(bytes))))
     }
 
-    fn lacks(&self, peer: &Peer) {
-        peer.disprove(self.info);
+    /// The failure, unless the client's time has run out meanwhile.
+    fn unless_late(&self, failed: Failed) -> Failed {
+        match Instant::now() >= self.deadline {
+            true => Failed::Deadline,
+            false => failed,
+        }
+    }
+
+    fn lacks(&self, peer: &Peer, of: Edition) {
+        peer.disprove(self.info, of);
         peer.counts.attempt_failed("lacks");
         if let Some(held_back) = self.shared.log_gate.pass(Instant::now()) {
             tracing::warn!(
@@ -123,7 +146,7 @@ impl Forward<'_> {
         let pause = shared.options.forward.pause;
         body::bounded(body, pause, move || {
             peer.counts.error("stalled");
-            peer.poke.notify_one();
+            peer.recheck();
             if let Some(held_back) = shared.log_gate.pass(Instant::now()) {
                 tracing::warn!(
                     peer = &*peer.id,
@@ -167,7 +190,11 @@ impl Forward<'_> {
 fn names_a_host(reference: &[u8]) -> bool {
     let slash = |byte: &u8| matches!(byte, b'/' | b'\\');
     // Browsers drop tabs wherever they are (WHATWG URL, 4.4); no other such byte can be in a field.
-    let reference: Vec<u8> = reference.iter().copied().filter(|it| *it != b'\t').collect();
+    let reference: Vec<u8> = reference
+        .iter()
+        .copied()
+        .filter(|it| *it != b'\t')
+        .collect();
     let reference = reference.trim_ascii();
     let scheme = reference
         .iter()
@@ -176,15 +203,6 @@ fn names_a_host(reference: &[u8]) -> bool {
         (Some(at @ 1..), _) if reference[at] == b':' => true,
         (_, [first, second, ..]) => slash(first) && slash(second),
         _ => false,
-    }
-}
-
-fn recheck(peer: &Peer) {
-    let old = peer
-        .documents()
-        .is_some_and(|documents| Instant::now() - documents.checked > RECHECK);
-    if old {
-        peer.poke.notify_one();
     }
 }
 

@@ -6,41 +6,39 @@
 //!
 //! Invariant: what one client's request is answered takes no API away from others by itself.
 
-use std::time::Duration;
-
 use http::StatusCode;
 use peerage_core::RequestInfo;
 use peerage_core::discovery::read_api_resources;
 use tokio::time::Instant;
 
 use super::Forward;
-use crate::peer::Peer;
+use crate::peer::{Edition, Peer};
 use crate::poll::{Fetch, FetchError, Fetched, fetch, what};
-
-/// The longest that a request waits for the list.
-const DEADLINE: Duration = Duration::from_secs(5);
 
 /// What the list says.
 pub(super) enum Listed {
     Yes,
-    No,
+    /// As opposed to these documents.
+    No(Edition),
     /// It could not be had.
     Unknown,
 }
 
 impl Forward<'_> {
     /// Asks the peer, unless it listed the API just before.
-    pub(super) async fn is_listed(&self, peer: &Peer) -> Listed {
+    pub(super) async fn is_listed(&self, peer: &Peer, deadline: Instant) -> Listed {
         if peer.is_confirmed(self.info) {
             return Listed::Yes;
         }
         let Some(link) = peer.link() else {
             return Listed::Unknown;
         };
+        // Those of before the list is read: newer ones than these may be newer than the list.
+        let of = peer.edition();
         let path = list_path(self.info);
         let asked = Fetch {
             accept: Some("application/json"),
-            deadline: Instant::now() + DEADLINE,
+            deadline,
             ..what(self.shared, self.own_id, &path)
         };
         let listed = match fetch(&link.upstream, asked).await {
@@ -52,10 +50,10 @@ impl Forward<'_> {
             _ => return Listed::Unknown,
         };
         if listed {
-            peer.confirm(self.info);
+            peer.confirm(self.info, of);
             return Listed::Yes;
         }
-        Listed::No
+        Listed::No(of)
     }
 }
 

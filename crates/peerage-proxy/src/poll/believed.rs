@@ -20,6 +20,7 @@ use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::fetch::peer_user;
+use crate::error::chain;
 use crate::headers::{self, GUARD, GUARD_VALUE};
 use crate::peer::Link;
 use crate::shared::Shared;
@@ -71,7 +72,7 @@ async fn review(
 ) -> Result<Believed, String> {
     let request = request(family, own_id).ok_or("the question cannot be written")?;
     let response = link.upstream.send(request).await;
-    let (head, body) = response.map_err(|error| error.to_string())?.into_parts();
+    let (head, body) = response.map_err(|error| chain(&error))?.into_parts();
     let read = async {
         let bytes = body::collect(body, LIMIT, pause).await;
         bytes.map_err(|error| format!("its answer cannot be read: {error}"))

@@ -50,10 +50,17 @@ impl Schedule {
         self.due
     }
 
-    /// Makes the next round due as soon as may be, and forgets the back-off (the registry told us something new, or somebody asked).
+    /// Makes the next round due as soon as may be, and forgets the back-off (the registry told us something new, or somebody wants to know).
     pub(crate) fn hurry(&mut self, now: Instant) {
         self.failures = 0;
         self.due = self.due.min(now.max(self.earliest));
+    }
+
+    /// Makes the next round due now because a request wondered, unless rounds fail: then the back-off says when.
+    pub(crate) fn recheck(&mut self, now: Instant) {
+        if self.failures == 0 {
+            self.due = self.due.min(now.max(self.earliest));
+        }
     }
 
     /// Plans the next round. `jitter` is from 0 to 1 and spreads rounds over a tenth of the wait either way.
@@ -114,6 +121,23 @@ mod tests {
         assert_eq!(schedule.due(), now + LEAST);
         schedule.finished(false, now, 0.5);
         assert_eq!(schedule.due() - now, RHYTHM.retry);
+    }
+
+    #[test]
+    fn a_request_that_wonders_brings_the_next_round_forward_but_not_while_rounds_fail() {
+        let now = Instant::now();
+        let later = now + Duration::from_secs(1);
+        let mut schedule = Schedule::new(RHYTHM, now);
+        schedule.finished(true, now, 0.5);
+        schedule.recheck(later);
+        assert_eq!(schedule.due(), later);
+        for _ in 0..4 {
+            schedule.finished(false, now, 0.5);
+            let due = schedule.due();
+            schedule.recheck(now);
+            assert_eq!(schedule.due(), due);
+        }
+        assert_eq!(schedule.due(), now + RHYTHM.retry_cap);
     }
 
     proptest! {

@@ -150,7 +150,25 @@ async fn a_body_that_breaks_off_is_the_clients_fault() {
     let answer = world.send(request_with_body("POST", WIDGETS, broken)).await;
     assert_eq!(answer.status, 400, "{}", answer.text());
     assert!(answer.header("retry-after").is_none());
+    assert!(answer.text().contains("broke off"), "{}", answer.text());
+    assert_no_failure(&world);
     assert_eq!(world.get(WIDGETS).await.status, 200);
+}
+
+/// What no connection to a server carries is not held against one, and another is not tried.
+#[tokio::test]
+async fn what_is_not_sent_on_is_the_clients_fault_too() {
+    let (world, peer) = pair().await;
+    let answer = world.send(request("CONNECT", WIDGETS)).await;
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    assert!(answer.text().contains("of this kind"), "{}", answer.text());
+    assert!(peer.requests().is_empty());
+    assert_no_failure(&world);
+}
+
+fn assert_no_failure(world: &World) {
+    let metrics = world.metrics();
+    assert!(!metrics.contains(r#"outcome="failed""#), "{metrics}");
 }
 
 /// A peer that dies while it says which 404 it means has said nothing.

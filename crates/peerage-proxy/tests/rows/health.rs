@@ -339,20 +339,95 @@ async fn a_read_that_a_stopping_peer_declines_goes_to_another_and_a_write_does_n
 /// KEP-4020: the receiving side, between two proxies.
 #[tokio::test]
 async fn a_peer_that_cannot_serve_what_it_was_sent_says_so_and_the_client_sees_503() {
-    let (world, b, c) = two().await;
-    let marked = || async {
-        response(
-            StatusCode::SERVICE_UNAVAILABLE,
-            &[("x-peerage-stale-view", "true")],
-            "{}",
-        )
+    let list = r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"new.example.com/v1","resources":[{"name":"widgets","singularName":"widget","namespaced":true,"kind":"Widget","verbs":["get"]}]}"#;
+    // What its own list says of that: it cannot be had, has the resource, has it no more.
+    for (status, body, words) in [
+        (
+            StatusCode::FORBIDDEN,
+            "no",
+            "does not serve it at the moment",
+        ),
+        (StatusCode::OK, list, "does not serve it at the moment"),
+        (StatusCode::NOT_FOUND, "", "does not serve it any more"),
+    ] {
+        let (world, b, c) = two().await;
+        for peer in [&b, &c] {
+            peer.on_probe(move |_| async move { text(status, body) });
+            peer.on_request(|_| async {
+                let marked = [("x-peerage-stale-view", "true")];
+                response(StatusCode::SERVICE_UNAVAILABLE, &marked, "{}")
+            });
+        }
+        let answer = world.get(WIDGETS).await;
+        answer.assert_retryable();
+        assert!(answer.header("x-peerage-stale-view").is_none());
+        assert!(answer.text().contains(words), "{}", answer.text());
+        let lacks = world.metrics().contains(r#"reason="lacks""#);
+        assert_eq!(lacks, status == StatusCode::NOT_FOUND, "{status}");
+    }
+}
+
+/// Whether a 404 is the client's is found out within the client's own time.
+#[tokio::test]
+async fn finding_out_what_an_answer_means_takes_no_longer_than_the_client_waits() {
+    let pki = Pki::new();
+    let peer = new_peer(&pki, "apiserver-b").await;
+    let world = World::start(pki, vec![live("apiserver-b", peer.address)]);
+    world.until_state("apiserver-b", "serving").await;
+    let hasty = format!("{WIDGETS}?timeout=300ms");
+    for body_hangs in [true, false] {
+        peer.on_request(move |_| async move {
+            let mut answer = not_found();
+            if body_hangs {
+                let never = futures::stream::pending();
+                *answer.body_mut() =
+                    http_body_util::BodyExt::boxed(http_body_util::StreamBody::new(never));
+                answer.headers_mut().insert("content-length", 19.into());
+            }
+            answer
+        });
+        peer.on_probe(|_| std::future::pending());
+        let started = std::time::Instant::now();
+        assert_eq!(world.get(&hasty).await.status, 504, "{body_hangs}");
+        assert!(started.elapsed() < Duration::from_secs(4), "{body_hangs}");
+    }
+}
+
+/// A server whose documents cannot be had is asked again in its own rhythm, whatever clients ask it for meanwhile.
+#[tokio::test]
+async fn what_is_not_found_at_a_sick_server_does_not_have_it_asked_again_and_again() {
+    let pki = Pki::new();
+    let peer = new_peer(&pki, "apiserver-b").await;
+    let mut builder = WorldBuilder {
+        records: vec![live("apiserver-b", peer.address)],
+        ..WorldBuilder::default()
     };
-    b.on_request(move |_| marked());
-    c.on_request(move |_| marked());
-    let answer = world.get(WIDGETS).await;
-    answer.assert_retryable();
-    assert!(answer.header("x-peerage-stale-view").is_none());
-    assert!(answer.text().contains("does not serve it any more"));
+    let rarely = Duration::from_secs(3600);
+    builder.options.poll.interval = rarely;
+    (builder.options.poll.retry, builder.options.poll.retry_cap) = (rarely, rarely);
+    let world = builder.start(pki);
+    world.until_state("apiserver-b", "serving").await;
+    peer.set_apis(Document::Status(500));
+    peer.on_request(|_| async { text(StatusCode::NOT_FOUND, "{}") });
+    let rounds = || {
+        let polls = peer.polls();
+        polls.iter().filter(|it| it.target == "/readyz").count()
+    };
+    let before = rounds();
+    // The first that come soon after a round ask for none.
+    while rounds() == before {
+        assert_eq!(world.get(WIDGETS).await.status, 404);
+    }
+    let failed = |debug: &peerage_proxy::DebugPeers| debug.peers[0].error.is_some();
+    world.until("that round has failed", failed).await;
+    let since = std::time::Instant::now();
+    while since.elapsed() < Duration::from_millis(1500) {
+        assert_eq!(world.get(WIDGETS).await.status, 404);
+    }
+    assert_eq!(rounds(), before + 1);
+    // Somebody who wants to know is another matter.
+    world.proxy.refresh();
+    peer.polled("/readyz", before + 2).await;
 }
 
 #[tokio::test]
