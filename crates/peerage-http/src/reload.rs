@@ -369,4 +369,50 @@ mod tests {
         stop.cancel();
         task.await.unwrap();
     }
+
+    /// Files on a mount that is gone.
+    struct Hangs(std::sync::Mutex<std::sync::mpsc::Receiver<()>>);
+
+    impl Reload for Hangs {
+        fn name(&self) -> &str {
+            "hangs"
+        }
+
+        fn files(&self) -> &[PathBuf] {
+            &[]
+        }
+
+        fn reload(&self) -> Reloaded {
+            let _ = self.0.lock().unwrap().recv();
+            Reloaded::Unchanged
+        }
+    }
+
+    #[tokio::test]
+    async fn files_that_cannot_be_read_hold_up_no_others_and_no_stop() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("n");
+        std::fs::write(&file, "1").unwrap();
+        let value = Arc::new(Reloading::load("number", vec![file.clone()], number).unwrap());
+        let (mount, hangs) = std::sync::mpsc::channel();
+        let hangs: Arc<dyn Reload> = Arc::new(Hangs(std::sync::Mutex::new(hangs)));
+        let stop = CancellationToken::new();
+        let watching = watch(
+            vec![hangs, value.clone()],
+            Duration::from_millis(10),
+            stop.clone(),
+            |_, _| {},
+        );
+        std::fs::write(&file, "5").unwrap();
+        let task = tokio::spawn(watching);
+        let changed = async {
+            while *value.get() != 5 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(LOOK, changed).await.unwrap();
+        stop.cancel();
+        tokio::time::timeout(LOOK, task).await.unwrap().unwrap();
+        drop(mount);
+    }
 }
