@@ -20,7 +20,9 @@
 //! | 10 | a server that is away lists the resource, or a stale version lists nothing | 503 |
 //! | 11 | otherwise | unknown everywhere: the local chain says 404 |
 //!
-//! A front, which serves nothing itself, starts at rule 4; its local chain is one of the servers behind it.
+//! A front, which serves nothing itself, starts at rule 4, and its local chain is one of the servers behind it. Instead of
+//! rule 5 it sends what a reachable server lists as stale to that server, whose own chain says why; so a stale version is
+//! no reason for rule 6 there.
 //!
 //! Differs: kube-apiserver's peerproxy handler looks at group, version and resource only, picks one random peer,
 //! and lets the local chain say 404 whenever it does not know.

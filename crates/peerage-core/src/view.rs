@@ -2,7 +2,8 @@
 //!
 //! One writer folds documents, peers' states and exclusions into a new [`PeerView`] and publishes it; requests
 //! read the one they got. Routing ([`mod@crate::route`]) and discovery documents come from the same view, so they
-//! cannot disagree: what is listed as current can be called, what is listed as stale answers 503.
+//! cannot disagree: what is listed as current can be called, but for what only a server has that is away (503 until it
+//! is back or forgotten); what is listed as stale answers 503.
 //! Where documents and states come from, and when a view is made, is the caller's (`peerage-proxy`).
 
 mod apis;
