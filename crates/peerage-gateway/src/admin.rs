@@ -12,7 +12,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Method, StatusCode};
-use peerage_core::PlainError;
+use peerage_core::route::Explanation;
+use peerage_core::{PlainError, Query};
 use peerage_http::metrics::Registry;
 use peerage_http::{Request, Response, full};
 use peerage_proxy::{DebugPeers, PeerProxy};
@@ -44,6 +45,8 @@ struct State {
     proxy: DebugPeers,
     sources: Vec<DebugSource>,
     findings: Arc<[Finding]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explanation: Option<Explanation>,
 }
 
 impl Admin {
@@ -58,7 +61,7 @@ impl Admin {
             "/healthz" | "/livez" => text(StatusCode::OK, "ok"),
             "/readyz" => self.ready(),
             "/metrics" => self.metrics.response(),
-            "/debug/peers" => self.peers(),
+            "/debug/peers" => self.peers(request.uri().query().unwrap_or_default()),
             _ => peerage_http::plain(&PlainError::page_not_found()),
         }
     }
@@ -76,12 +79,18 @@ impl Admin {
         }
     }
 
-    fn peers(&self) -> Response {
+    /// The servers; with `explain=METHOD PATH`, also which of them can answer that request, and why.
+    fn peers(&self, query: &str) -> Response {
+        let explanation = match Explanation::asked(&Query::parse(query), &self.proxy.view()) {
+            Ok(explanation) => explanation,
+            Err(error) => return text(StatusCode::BAD_REQUEST, format!("{error}\n")),
+        };
         let sources = self.sources.as_ref();
         let state = State {
             proxy: self.proxy.debug(),
             sources: sources.map(|it| it.debug()).unwrap_or_default(),
             findings: sources.map(|it| it.findings()).unwrap_or_default(),
+            explanation,
         };
         let body = serde_json::to_vec_pretty(&state).unwrap_or_default();
         let mut response = Response::new(full(body));

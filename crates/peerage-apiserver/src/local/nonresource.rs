@@ -84,16 +84,9 @@ fn is_below_served_group(api: &Api, path: &str) -> bool {
 
 /// The peers; with `explain=METHOD PATH`, also who would answer that request, and why.
 fn debug_peers(api: &Api, info: &RequestInfo<'_>, respond: &Respond) -> Response {
-    let query = info.query();
-    let explanation = match query.first("explain") {
-        None => None,
-        Some(question) => {
-            let (method, target) = question.split_once(' ').unwrap_or(("GET", question));
-            match Explanation::of(method, target, &api.proxy.view()) {
-                Ok(explanation) => Some(explanation),
-                Err(error) => return respond.error(&Status::bad_request(error.to_string()).into()),
-            }
-        }
+    let explanation = match Explanation::asked(&info.query(), &api.proxy.view()) {
+        Ok(explanation) => explanation,
+        Err(error) => return respond.error(&Status::bad_request(error.to_string()).into()),
     };
     let peers = api.proxy.debug();
     respond.document(StatusCode::OK, &DebugPage { peers, explanation })

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Route, Rules, route};
+use crate::query::Query;
 use crate::request_info::{RequestInfo, RequestInfoError};
 use crate::view::PeerView;
 
@@ -59,6 +60,18 @@ pub struct Candidate {
 }
 
 impl Explanation {
+    /// Answers `?explain=METHOD PATH`, or `?explain=PATH` for a GET; none if the query does not ask.
+    ///
+    /// # Errors
+    /// [`RequestInfoError`] for a target that no server would understand.
+    pub fn asked(query: &Query<'_>, view: &PeerView) -> Result<Option<Self>, RequestInfoError> {
+        let Some(question) = query.first("explain") else {
+            return Ok(None);
+        };
+        let (method, target) = question.split_once(' ').unwrap_or(("GET", question));
+        Self::of(method, target, view).map(Some)
+    }
+
     /// Decides who answers a client's request of this method and target, by this view.
     ///
     /// # Errors
