@@ -22,6 +22,10 @@ Examples:
   # as the server of the current context sees it
   peerage explain GET /apis/resource.k8s.io/v1/deviceclasses
 
+  # as a gateway sees it
+  peerage explain GET /apis/resource.k8s.io/v1/deviceclasses \
+    --gateway http://127.0.0.1:10440
+
   # by saved documents: of /apis and /api, asked for with Accept:
   #   application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;
   #   profile=nopeer (in one line)
@@ -59,6 +63,14 @@ pub struct ExplainFlags {
         help_heading = "A running server"
     )]
     pub peer_context: Vec<String>,
+    /// A gateway that would get the request, by its --admin-bind-address
+    #[arg(
+        long,
+        value_name = "URL",
+        conflicts_with_all = ["context", "peer_context", "local"],
+        help_heading = "A running server"
+    )]
+    pub gateway: Option<String>,
     /// Aggregated discovery of the server that would get the request (of /apis, and of /api after a comma)
     #[arg(long, value_name = "FILE[,FILE]", help_heading = "Saved documents")]
     pub local: Option<String>,
@@ -127,8 +139,8 @@ impl Silent {
         let name = &self.name;
         if self.is_gateway {
             return Some(format!(
-                "{name} is a gateway, and this is by the discovery of whichever server answered there. What it \
-                 knows of the servers is at its --admin-bind-address: /debug/peers"
+                "{name} is a gateway, and this is by the discovery of whichever server answered there. Ask it itself: \
+                 --gateway=http://HOST:PORT, with its --admin-bind-address"
             ));
         }
         matches!(explanation.answer.as_str(), "peer" | "unsure").then(|| {

@@ -24,12 +24,15 @@ struct DebugAnswer {
     explanation: Explanation,
 }
 
-/// Asks the server itself; `None` when it does not know the question.
+/// Asks the server or gateway itself; `None` when it does not know the question.
 pub(super) async fn ask(
     flags: &ExplainFlags,
     method: &str,
 ) -> Result<Option<Explanation>, Failure> {
-    let client = client(flags, flags.context.as_deref())?;
+    let client = match &flags.gateway {
+        Some(url) => ApiClient::plain(url, PATIENCE).map_err(|e| Failure::usage(chain(&e)))?,
+        None => client(flags, flags.context.as_deref())?,
+    };
     let question = encode(&format!("{method} {}", flags.target));
     let answer = client
         .get(&format!("/debug/peers?explain={question}"))
@@ -38,8 +41,13 @@ pub(super) async fn ask(
     if answer.status == StatusCode::BAD_REQUEST {
         return Err(Failure::usage(answer.in_words()));
     }
-    let parsed = serde_json::from_slice::<DebugAnswer>(&answer.body);
-    Ok(parsed.ok().map(|answer| answer.explanation))
+    let parsed = serde_json::from_slice::<DebugAnswer>(&answer.body).ok();
+    match (&flags.gateway, parsed) {
+        (Some(url), None) => Err(Failure::unavailable(format!(
+            "{url} explains nothing: is it the --admin-bind-address of a gateway, and that gateway as new as this peerage?"
+        ))),
+        (_, parsed) => Ok(parsed.map(|answer| answer.explanation)),
+    }
 }
 
 /// A view of the discovery of several servers of a kubeconfig.

@@ -261,3 +261,38 @@ async fn a_gateway_with_another_pair_than_the_front_proxys_serves_nobody_and_say
         assert_eq!(answer.status(), 503, "{user}: {}", answer.in_words());
     }
 }
+
+/// Runs `peerage explain` against a gateway's own address.
+async fn explain(gateway: &RunningGateway, target: &str) -> Value {
+    let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_peerage"))
+        .args(["explain", "GET", target, "--output=json", "--gateway"])
+        .arg(format!("http://{}", gateway.admin))
+        .output()
+        .await
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{target}: {error}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn a_gateway_explains_who_can_answer_a_request_and_that_one_does() {
+    let gateways = GATEWAYS.get().await;
+    let newer = gateways.plane.server("newer").address().to_string();
+    let both = "/api/v1/namespaces/default/pods";
+    for (name, gateway) in gateways.each() {
+        gateway.serves(NEWER_ONLY).await;
+        let said = explain(gateway, NEWER_ONLY).await;
+        assert_eq!(said["answer"], "peer", "{name}: {said}");
+        let addresses = |said: &Value| {
+            let candidates = said["candidates"].as_array().unwrap().iter();
+            let mut addresses: Vec<_> = candidates.map(|it| it["address"].clone()).collect();
+            addresses.sort_by_key(Value::to_string);
+            addresses
+        };
+        assert_eq!(addresses(&said), [json!(newer)], "{name}: {said}");
+        assert_eq!(addresses(&explain(gateway, both).await).len(), 2, "{name}");
+        let said = explain(gateway, "/apis/no.such.group/v1/things").await;
+        assert_eq!(said["answer"], "unknown", "{name}: {said}");
+    }
+}
