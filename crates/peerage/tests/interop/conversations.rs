@@ -1,4 +1,5 @@
-//! The recorded conversations, through a gateway in front of the kind of server that they were recorded from.
+//! The recorded conversations, through a gateway in front of the kind of server that they were recorded from:
+//! 1.37, whatever pair a run is about.
 
 use std::path::Path;
 

@@ -2,8 +2,8 @@
 //! proxy, through a gateway beside that server and through a balancer over all.
 //!
 //! Peerage's columns are asserted, and of the pairs that the README quotes, that Kubernetes' column is another. That is
-//! written down as it was seen, so that the tables in the docs are what was measured:
-//! `target/interop/table-OLDER-NEWER.json`. A number is a subject, which may have several rows. The
+//! written down as it was seen, `target/interop/table-OLDER-NEWER.json`, of which `interop/matrix` makes the tables in
+//! docs/interop.md. A number is a subject, which may have several rows. The
 //! rows run one after the other on one control plane, because most of them stop or pause servers.
 
 use std::path::{Path, PathBuf};
