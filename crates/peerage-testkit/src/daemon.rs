@@ -3,18 +3,22 @@
 //! It can be killed, paused, resumed, stopped and started again with the same arguments, from any runtime: nothing here
 //! holds on to one, so that several tests can share a daemon. It writes to a log file, whose end is shown when something
 //! goes wrong. The kernel kills it when this process ends, however that happens; so that the end of a test's thread is
-//! not taken for that, all are started by one thread that never ends.
+//! not taken for that, all are started by one thread that never ends. Where the kernel does not do so, its standard input
+//! ends, which ours can be told to heed.
 //!
-//! Signals go to the daemon's own id and to nothing else.
+//! Signals go to the daemon's own id and to nothing else: once it is known to have ended, that id may be another
+//! program's, and who signals it is told how it ended instead.
 
 use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{LazyLock, Mutex, mpsc};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
@@ -39,24 +43,11 @@ pub enum Ready {
     Http(SocketAddr, &'static str),
     /// A path answers 200 to a user.
     Https(Client, &'static str),
-    /// Its log, which is in this file, has the words.
-    Logged(PathBuf, &'static str),
-}
-
-impl Ready {
-    async fn holds(&self) -> bool {
-        match self {
-            Self::Tcp(address) => TcpStream::connect(address).await.is_ok(),
-            Self::Http(address, path) => plain(*address, "GET", path, "").await.is_ok(),
-            Self::Https(client, path) => {
-                let answer = client.send(&Outgoing::new("GET", path)).await;
-                answer.is_ok_and(|answer| answer.status() == 200)
-            }
-            Self::Logged(file, words) => {
-                std::fs::read_to_string(file).is_ok_and(|log| log.contains(words))
-            }
-        }
-    }
+    /// It has printed a line with these words since it was started.
+    Printed(&'static str),
+    /// It has logged this message, as JSON, since it was started. What else that line says, such as a port that the
+    /// system chose, is in [`Daemon::logged`].
+    Logged(&'static str),
 }
 
 /// A program and its arguments.
@@ -79,7 +70,31 @@ pub struct DaemonSpec {
 /// A program that runs, or ran and can be started again.
 pub struct Daemon {
     spec: DaemonSpec,
-    child: Mutex<Option<Child>>,
+    state: Mutex<State>,
+}
+
+/// What is known of the process.
+#[derive(Default)]
+enum State {
+    /// Not started yet, or ended as it was told to.
+    #[default]
+    Absent,
+    /// It was running when it was last looked at; its log began here.
+    Running(Child, u64),
+    /// It ended by itself, and its id is nobody's or another's.
+    Ended(ExitStatus),
+}
+
+impl State {
+    /// Looks at it.
+    fn now(&mut self) -> &mut Self {
+        if let Self::Running(child, _) = self
+            && let Some(status) = child.try_wait().unwrap()
+        {
+            *self = Self::Ended(status);
+        }
+        self
+    }
 }
 
 impl Daemon {
@@ -87,7 +102,7 @@ impl Daemon {
     pub async fn start(spec: DaemonSpec) -> Self {
         let daemon = Self {
             spec,
-            child: Mutex::default(),
+            state: Mutex::default(),
         };
         daemon.restart().await;
         daemon
@@ -101,33 +116,48 @@ impl Daemon {
 
     /// Starts it again without waiting until it is ready.
     pub fn spawn(&self) {
-        let mut child = self.child.lock().unwrap();
-        assert!(child.is_none(), "{} runs already", self.spec.name);
-        *child = Some(children_of_one_thread(self.command()));
+        let mut state = self.state();
+        let runs = matches!(state.now(), State::Running(..));
+        if !runs {
+            let logged = std::fs::metadata(self.log_file()).map_or(0, |file| file.len());
+            *state = State::Running(children_of_one_thread(self.command()), logged);
+        }
+        drop(state);
+        assert!(!runs, "{} runs already", self.spec.name);
     }
 
     /// Waits until it is ready.
     pub async fn ready(&self) {
         let waited = timeout(START, async {
-            while !self.spec.ready.holds().await {
+            while !self.is_ready().await {
                 if let Some(status) = self.ended() {
-                    panic!("{} ended: {status}\n{}", self.spec.name, self.log());
+                    self.complain(&format!("ended: {status}"));
                 }
                 sleep(POLL).await;
             }
         });
         if waited.await.is_err() {
-            panic!(
-                "{} is not ready within {START:?}\n{}",
-                self.spec.name,
-                self.log()
-            );
+            self.complain(&format!("is not ready within {START:?}"));
+        }
+    }
+
+    async fn is_ready(&self) -> bool {
+        match &self.spec.ready {
+            Ready::Tcp(address) => TcpStream::connect(address).await.is_ok(),
+            Ready::Http(address, path) => plain(*address, "GET", path, "").await.is_ok(),
+            Ready::Https(client, path) => {
+                let answer = client.send(&Outgoing::new("GET", path)).await;
+                answer.is_ok_and(|answer| answer.status() == 200)
+            }
+            Ready::Printed(words) => self.printed().contains(words),
+            Ready::Logged(message) => self.logged(message).is_some(),
         }
     }
 
     /// Kills it (SIGKILL); it is gone when this returns.
     pub fn kill(&self) {
-        if let Some(mut child) = self.child.lock().unwrap().take() {
+        let state = std::mem::take(&mut *self.state());
+        if let State::Running(mut child, _) = state {
             child.kill().unwrap();
             child.wait().unwrap();
         }
@@ -145,13 +175,9 @@ impl Daemon {
             }
         });
         let Ok(status) = waited.await else {
-            panic!(
-                "{} does not stop within {STOP:?}\n{}",
-                self.spec.name,
-                self.log()
-            );
+            self.complain(&format!("does not stop within {STOP:?}"));
         };
-        self.child.lock().unwrap().take();
+        *self.state() = State::Absent;
         status
     }
 
@@ -167,23 +193,43 @@ impl Daemon {
 
     /// Sends it a signal; it has to run.
     pub fn signal(&self, signal: Signal) {
-        let child = self.child.lock().unwrap();
-        let child = child
-            .as_ref()
-            .unwrap_or_else(|| panic!("{} does not run", self.spec.name));
-        let id = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
-        nix::sys::signal::kill(id, signal).unwrap();
+        let mut state = self.state();
+        let wrong = match state.now() {
+            State::Running(child, _) => {
+                let id = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+                nix::sys::signal::kill(id, signal).unwrap();
+                return;
+            }
+            State::Ended(status) => format!("ended by itself: {status}"),
+            State::Absent => "does not run".to_owned(),
+        };
+        drop(state);
+        self.complain(&wrong);
     }
 
-    /// Its process id; none when it was killed or stopped.
+    /// Its process id; none when it does not run.
     pub fn id(&self) -> Option<u32> {
-        self.child.lock().unwrap().as_ref().map(Child::id)
+        match self.state().now() {
+            State::Running(child, _) => Some(child.id()),
+            _ => None,
+        }
     }
 
-    /// How it ended, when it was started and runs no more.
+    /// How it ended, when it did so by itself.
     pub fn ended(&self) -> Option<ExitStatus> {
-        let mut child = self.child.lock().unwrap();
-        child.as_mut().and_then(|child| child.try_wait().unwrap())
+        match self.state().now() {
+            State::Ended(status) => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// Never poisoned for long: who finds it so panics for another reason.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn complain(&self, wrong: &str) -> ! {
+        panic!("{} {wrong}\n{}", self.spec.name, self.log())
     }
 
     /// Its name.
@@ -205,6 +251,28 @@ impl Daemon {
         format!("the end of {}:\n{shown}", file.display())
     }
 
+    /// What it has printed since it was started.
+    fn printed(&self) -> String {
+        let from = match &*self.state() {
+            State::Running(_, from) => *from,
+            _ => return String::new(),
+        };
+        let mut text = Vec::new();
+        if let Ok(mut file) = File::open(self.log_file()) {
+            file.seek(SeekFrom::Start(from)).unwrap();
+            file.read_to_end(&mut text).unwrap();
+        }
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// The line with a message that it has logged as JSON since it was started.
+    pub fn logged(&self, message: &str) -> Option<Value> {
+        let printed = self.printed();
+        let entries = printed.lines().map(serde_json::from_str::<Value>);
+        let mut entries = entries.filter_map(Result::ok);
+        entries.find(|entry| entry["message"] == message)
+    }
+
     /// The file of its log.
     pub fn log_file(&self) -> PathBuf {
         self.spec.directory.join(format!("{}.log", self.spec.name))
@@ -213,18 +281,19 @@ impl Daemon {
     fn command(&self) -> Command {
         let spec = &self.spec;
         let mut command = match &spec.hostname {
-            None => Command::new("setpriv"),
             Some(name) => with_hostname(name),
+            None if cfg!(target_os = "linux") => Command::new("setpriv"),
+            None => Command::new("env"),
         };
-        command
-            .args(["--pdeathsig", "KILL", "--"])
-            .arg(&spec.program)
-            .args(&spec.args);
+        if cfg!(target_os = "linux") {
+            command.args(["--pdeathsig", "KILL", "--"]);
+        }
+        command.arg(&spec.program).args(&spec.args);
         command.env_clear().env("PATH", path()).env("TZ", "UTC");
         command.env("HOME", &spec.directory);
         let log = log_file(&self.log_file());
         command
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(log.try_clone().unwrap())
             .stderr(log);
         command

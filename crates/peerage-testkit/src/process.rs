@@ -1,148 +1,71 @@
-//! Servers and stores as processes of the `peerage` executable, each of which can really be killed.
+//! Our servers and stores, each a process of the `peerage` executable that can really be killed.
 //!
-//! A process listens on a port that the system chose and says which in its log, which is read here line by line. It
-//! ends when its standard input does, so none outlives the test however the test ends. Signals go to the process's
-//! own id and to nothing else.
+//! A process listens on a port that the system chose and says which in its log. Where the same port is wanted again
+//! after a restart, and beside real servers, `kube::ours` starts them.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, ChildStdin, Command};
-use tokio::sync::watch;
+use tempfile::TempDir;
 
+use crate::daemon::{Daemon, DaemonSpec, Ready};
 use crate::pki::Pki;
 use crate::wire::Client;
 
-/// How long a process may take to be ready.
-const START: Duration = Duration::from_secs(60);
-/// How long a process may take to stop when it is asked to.
-const STOP: Duration = Duration::from_secs(20);
-/// How many lines of a log are kept.
-const KEPT_LINES: usize = 400;
-
-type Lines = Arc<Mutex<VecDeque<String>>>;
-
-/// A running process.
-pub struct Process {
-    name: String,
-    child: Child,
-    _stdin: Option<ChildStdin>,
-    lines: Lines,
-    ready: watch::Receiver<Option<Value>>,
-}
-
-impl Process {
-    /// Starts `executable` with `args`; the log line with the message `ready` says that it is.
-    fn spawn(name: &str, executable: &Path, args: &[String], ready: &'static str) -> Self {
-        let mut command = Command::new(executable);
-        command
-            .args(args)
-            .args(["--exit-with-stdin", "--log-format=json"]);
-        command
-            .env_remove("KUBECONFIG")
-            .env_remove("PEERAGE_DATA_DIR")
-            .env_remove("PEERAGE_LOG");
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        let mut child = command
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap_or_else(|e| panic!("{}: {e}", executable.display()));
-        let lines = Lines::default();
-        let (found, seen) = watch::channel(None);
-        let stderr = child.stderr.take().unwrap();
-        let kept = lines.clone();
-        tokio::spawn(async move {
-            let mut stderr = BufReader::new(stderr).lines();
-            while let Ok(Some(line)) = stderr.next_line().await {
-                if let Ok(entry) = serde_json::from_str::<Value>(&line)
-                    && entry["message"] == ready
-                {
-                    found.send_replace(Some(entry));
-                }
-                let mut kept = kept.lock().unwrap();
-                kept.push_back(line);
-                if kept.len() > KEPT_LINES {
-                    kept.pop_front();
-                }
-            }
-        });
-        Self {
-            name: name.to_owned(),
-            _stdin: child.stdin.take(),
-            child,
-            lines,
-            ready: seen,
-        }
-    }
-
-    /// The log line that says that the process is ready.
-    async fn ready(&self) -> Value {
-        let mut ready = self.ready.clone();
-        let waited = tokio::time::timeout(START, ready.wait_for(Option::is_some)).await;
-        match waited {
-            Ok(Ok(entry)) => entry.clone().unwrap(),
-            _ => panic!("{} is not ready:\n{}", self.name, self.log()),
-        }
-    }
-
-    /// The last lines of its log.
-    pub fn log(&self) -> String {
-        let lines = self.lines.lock().unwrap();
-        lines.iter().map(|line| format!("    {line}\n")).collect()
-    }
-
-    /// Its process id; none when it has ended.
-    pub fn id(&self) -> Option<u32> {
-        self.child.id()
-    }
-
-    /// Kills it (SIGKILL) and waits until it is gone.
-    pub async fn kill(mut self) {
-        self.child.kill().await.unwrap();
-    }
-
-    /// Asks it to stop, as a service manager does, and says how it ended.
-    pub async fn stop(mut self) -> ExitStatus {
-        if let Some(id) = self.child.id() {
-            let id = nix::unistd::Pid::from_raw(i32::try_from(id).unwrap());
-            nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGTERM).unwrap();
-        }
-        match tokio::time::timeout(STOP, self.child.wait()).await {
-            Ok(status) => status.unwrap(),
-            Err(_) => panic!("{} does not stop:\n{}", self.name, self.log()),
-        }
-    }
+/// Starts the executable; with the log line that says that it is ready.
+async fn start(
+    name: &str,
+    executable: &Path,
+    directory: &Path,
+    args: Vec<String>,
+    ready: &'static str,
+) -> (Daemon, Value) {
+    let told = ["--exit-with-stdin", "--log-format=json"].map(str::to_owned);
+    let daemon = Daemon::start(DaemonSpec {
+        name: name.to_owned(),
+        program: executable.to_owned(),
+        args: args.into_iter().chain(told).collect(),
+        hostname: None,
+        directory: directory.to_owned(),
+        ready: Ready::Logged(ready),
+    });
+    let daemon = daemon.await;
+    let entry = daemon.logged(ready).unwrap();
+    (daemon, entry)
 }
 
 /// A store that several servers share.
 pub struct StoreProcess {
     /// The process.
-    pub process: Process,
+    pub process: Daemon,
     /// Where it listens.
     pub url: String,
+    _directory: TempDir,
 }
 
 impl StoreProcess {
     /// Starts `peerage store` with `storage` (`memory`, `sqlite:FILE`).
     pub async fn start(executable: &Path, storage: &str) -> Self {
-        let args = [
+        let args = vec![
             "store".to_owned(),
             format!("--storage={storage}"),
             "--listen-client-urls=http://127.0.0.1:0".to_owned(),
         ];
-        let process = Process::spawn("store", executable, &args, "serving the store");
-        let entry = process.ready().await;
-        let url = entry["url"].as_str().unwrap().to_owned();
-        Self { process, url }
+        let directory = tempfile::tempdir().unwrap();
+        let (process, entry) = start(
+            "store",
+            executable,
+            directory.path(),
+            args,
+            "serving the store",
+        )
+        .await;
+        Self {
+            url: entry["url"].as_str().unwrap().to_owned(),
+            process,
+            _directory: directory,
+        }
     }
 }
 
@@ -192,7 +115,7 @@ impl ServerSpec {
 /// An API server.
 pub struct ServerProcess {
     /// The process.
-    pub process: Process,
+    pub process: Daemon,
     /// Where it listens.
     pub address: SocketAddr,
     pki: Pki,
@@ -204,8 +127,7 @@ impl ServerProcess {
     pub async fn start(executable: &Path, pki: &Pki, spec: &ServerSpec) -> Self {
         let audit = pki.file(&format!("{}.audit", spec.name));
         let args = arguments(pki, spec, &audit);
-        let process = Process::spawn(&spec.name, executable, &args, "ready");
-        let entry = process.ready().await;
+        let (process, entry) = start(&spec.name, executable, pki.directory(), args, "ready").await;
         Self {
             address: entry["address"].as_str().unwrap().parse().unwrap(),
             process,

@@ -376,7 +376,7 @@ async fn a_server_that_dies_is_told_while_watching(pki: &Pki, urls: &[String], n
     let mut watching = Watching::start(check(pki, "admin", urls, &[]));
     watching.wait_for("pass: ").await;
     let name = new.address.to_string();
-    new.process.kill().await;
+    new.process.kill();
     let line = watching
         .wait_for(&format!("pass -> fail reachable of {name}"))
         .await;

@@ -84,14 +84,13 @@ impl Library {
         words.extend(self.mode.map(str::to_owned));
         words.extend([config.display().to_string(), namespace.to_owned()]);
         let name = format!("{}-{namespace}", self.name);
-        let log = directory.join(format!("{name}.log"));
         let daemon = DaemonSpec {
             name,
             program,
             args: words,
             hostname: None,
             directory: directory.to_owned(),
-            ready: Ready::Logged(log, "READY"),
+            ready: Ready::Printed("READY"),
         };
         Follower {
             library: self,

@@ -112,7 +112,7 @@ impl Fleet {
         eprintln!("kill server-{slot}");
         self.see(slot, None);
         if let Some(server) = self.slots[slot].lock().await.process.take() {
-            server.process.kill().await;
+            server.process.kill();
         }
     }
 
