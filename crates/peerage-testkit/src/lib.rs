@@ -31,3 +31,5 @@ pub mod recording;
 pub mod server;
 pub mod simulation;
 pub mod wire;
+
+pub use peerage_store::testing::seed;

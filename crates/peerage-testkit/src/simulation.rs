@@ -33,6 +33,8 @@ use history::{History, Truth};
 use watcher::Watcher;
 use writer::Writer;
 
+use crate::seed;
+
 /// The namespace that clients write to.
 pub const NAMESPACE: &str = "upgrade";
 /// How many requests have to be answered between two disturbances, at most how long that may take.
@@ -236,14 +238,6 @@ pub async fn run_on(
     .await;
     assert!(report.events.iter().all(|events| *events > 0), "{report:?}");
     report
-}
-
-/// `PEERAGE_SEED`, which repeats a run that failed; chance otherwise.
-fn seed() -> u64 {
-    match std::env::var("PEERAGE_SEED") {
-        Ok(seed) => seed.parse().unwrap(),
-        Err(_) => rand::random(),
-    }
 }
 
 /// Replaces every server, one at a time, and kills others at random; the first new one is killed at once.

@@ -4,15 +4,8 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use peerage_testkit::recording::{Recording, Renaming, Replayer, Run};
+use peerage_testkit::seed;
 use peerage_testkit::server::{TestServer, TestServerOptions};
-
-/// A new one each time the tests are run; `PEERAGE_SEED` repeats one.
-fn seed() -> u64 {
-    match std::env::var("PEERAGE_SEED") {
-        Ok(seed) => seed.parse().unwrap(),
-        Err(_) => rand::random(),
-    }
-}
 
 async fn run(recording: &Recording, renaming: Option<Renaming>) -> Run {
     let server = TestServer::start(TestServerOptions::new("1.37")).await;

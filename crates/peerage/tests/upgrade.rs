@@ -13,18 +13,12 @@ use peerage_store::Store;
 use peerage_store::sqlite::{SqliteOptions, SqliteStore};
 use peerage_store::testing::{FaultPlan, FaultyStore};
 use peerage_testkit::process::StoreProcess;
+use peerage_testkit::seed;
 use peerage_testkit::simulation::{self, Plan, Report};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 const PEERAGE: &str = env!("CARGO_BIN_EXE_peerage");
-
-fn seed() -> u64 {
-    match std::env::var("PEERAGE_SEED") {
-        Ok(seed) => seed.parse().unwrap(),
-        Err(_) => uuid::Uuid::new_v4().as_u64_pair().0,
-    }
-}
 
 /// Two to five servers by the seed, from the oldest version to the newest.
 fn plan(store: &str, most: usize, kills: usize) -> Plan {

@@ -12,6 +12,7 @@ use super::watching::next;
 use crate::error::StoreError;
 use crate::ext::StoreExt;
 use crate::store::Store;
+use crate::testing::seed;
 use crate::types::{
     DeleteOp, Event, EventKind, KeyRange, KeyValue, Op, Revision, Txn, WatchRequest,
 };
@@ -20,17 +21,6 @@ use crate::watch::WatchStream;
 const WRITERS: u64 = 10;
 const WATCHERS: usize = 10;
 const WRITES: usize = 40;
-
-/// A seed for a test's choices, printed so that a failure can be looked at again: the choices are the same
-/// for the same seed, the interleaving is not.
-pub(super) fn seed() -> u64 {
-    let given = std::env::var("PEERAGE_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    let seed = given.unwrap_or_else(rand::random);
-    println!("PEERAGE_SEED={seed}");
-    seed
-}
 
 /// A transaction that changes one to three of twenty keys.
 fn any_txn(rng: &mut StdRng, tag: &str) -> Txn {

@@ -15,11 +15,11 @@ use rand::{RngExt, SeedableRng};
 use tokio::time::Instant;
 
 use super::Fixture;
-use super::concurrent::seed;
 use super::watching::next;
 use crate::error::StoreError;
 use crate::ext::StoreExt;
 use crate::store::Store;
+use crate::testing::seed;
 use crate::types::{
     Compare, Event, EventKind, KeyRange, KeyValue, Op, OpResponse, RangeRequest, Revision, Txn,
     WatchRequest,
