@@ -293,7 +293,8 @@ async fn headers_over_the_limit_cost_their_request_and_no_other() {
 #[tokio::test]
 async fn watches_of_what_only_the_newer_server_has_end_with_their_clients() {
     let fronts = FRONTS.get().await;
-    let _unchanged = fronts.served.read().await;
+    // Others watch the same while they read.
+    let _alone = fronts.served.write().await;
     let newer = fronts.plane.server("newer");
     let watch = Outgoing::new("GET", &format!("{NEWER_ONLY}?watch=true"));
     for (name, gateway) in fronts.each() {
