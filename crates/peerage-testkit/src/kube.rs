@@ -8,6 +8,7 @@
 //! | [`apiserver`] | a real kube-apiserver |
 //! | [`ours`] | `peerage store` and `peerage apiserver` beside them, in the same form |
 //! | [`gateway`] | `peerage gateway` in front of them |
+//! | [`leases`] | what servers write down of themselves, and who may read it |
 //! | [`controllers`] | a real kube-controller-manager |
 //! | [`kubelet`] | a node with pods that can be attached to |
 //! | [`clients`] | programs over the usual client libraries, and Helm |
@@ -41,6 +42,7 @@ pub mod controllers;
 pub mod etcd;
 pub mod gateway;
 pub mod kubelet;
+pub mod leases;
 pub mod ours;
 pub mod plane;
 pub mod ports;

@@ -6,6 +6,7 @@
 //! | [`wire`] | an HTTP/1.1 client that sends exactly the bytes it is told to |
 //! | [`multiplex`] | an HTTP/2 client of one connection |
 //! | [`server`] | an API server in this process |
+//! | [`odd`] | servers that are made up, to answer as a test wants |
 //! | [`cluster`] | several servers on one store |
 //! | [`kubectl`] | real kubectl, fetched and run |
 //! | [`process`] | servers and stores as processes of the executable |
@@ -25,6 +26,7 @@ pub mod documented_metrics;
 pub mod kube;
 pub mod kubectl;
 pub mod multiplex;
+pub mod odd;
 pub mod pki;
 pub mod process;
 pub mod recording;

@@ -3,22 +3,22 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::convert::Infallible;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use http::StatusCode;
 use jiff::Timestamp;
 use peerage_apiserver::server_id;
-use peerage_http::{Pem, Request, Response, Server, ServerOptions, ServerTls, full, tls};
+use peerage_http::Pem;
 use peerage_testkit::cluster::{knows_peer_apis, until};
+use peerage_testkit::odd::{self, Odd, shared_pair};
 use peerage_testkit::pki::Pki;
 use peerage_testkit::process::{ServerProcess, ServerSpec, StoreProcess};
 use peerage_testkit::wire::{Client, Outgoing};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
-use tokio_util::sync::CancellationToken;
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
@@ -476,51 +476,40 @@ async fn a_gateway_is_known_for_one_by_whoever_asks() {
     assert!(found.of("pass").contains(&expected), "{}", found.text);
 }
 
-/// A server that answers everything with `{}`, by a clock of its own.
-async fn fake(certificate: &str, key: &str, ahead: i64) -> (String, CancellationToken) {
-    let tls = tls::ServerTlsOptions::new(
-        Pem::bytes(certificate.to_owned()),
-        Pem::bytes(key.to_owned()),
-    );
-    let tls = ServerTls::load(tls).unwrap();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("https://{}", listener.local_addr().unwrap());
-    let service = tower::service_fn(move |_: Request| async move {
+/// A server that answers everything with the same, by a clock of its own.
+async fn fake(pair: (Pem, Pem), ahead: i64) -> Odd {
+    Odd::with(pair, move |_| {
         let now = Timestamp::from_second(Timestamp::now().as_second() + ahead).unwrap();
         let date = now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
-        let mut response = Response::new(full("{\"gitVersion\": \"v1.37.2\"}"));
-        response.headers_mut().insert("date", date.parse().unwrap());
-        Ok::<_, Infallible>(response)
-    });
-    let stop = CancellationToken::new();
-    let options = ServerOptions::default();
-    tokio::spawn(Server::serve(listener, tls, service, options, stop.clone()));
-    (url, stop)
+        let mut answer = odd::text(StatusCode::OK, "{\"gitVersion\": \"v1.37.2\"}");
+        odd::set(&mut answer, "date", &date);
+        Some(answer)
+    })
+    .await
 }
 
 #[tokio::test]
 async fn a_clock_that_is_wrong_and_a_certificate_that_has_ended_are_found() {
     let temp = tempfile::tempdir().unwrap();
     let pki = Pki::create(temp.path());
-    let read = |name: &str| std::fs::read_to_string(pki.file(name)).unwrap();
-    let (late, stop) = fake(&read("server.crt"), &read("server.key"), -300).await;
-    let found = checked(&pki, "admin", std::slice::from_ref(&late), &[]).await;
+    let late = fake(shared_pair(&pki), -300).await;
+    let found = checked(&pki, "admin", std::slice::from_ref(&late.url), &[]).await;
     let failed = found.of("fail");
-    let clock = format!("clock of {}: at least 29", &late["https://".len()..]);
+    let clock = format!("clock of {}: at least 29", late.address);
     assert!(
         failed
             .iter()
             .any(|it| it.starts_with(&clock) && it.contains("behind")),
         "{failed:#?}"
     );
-    stop.cancel();
 
     let (certificate, key) = ended(&pki);
-    let (url, stop) = fake(&certificate, &key, 0).await;
-    let found = checked(&pki, "admin", std::slice::from_ref(&url), &[]).await;
+    let pair = (Pem::bytes(certificate), Pem::bytes(key));
+    let past = fake(pair, 0).await;
+    let found = checked(&pki, "admin", std::slice::from_ref(&past.url), &[]).await;
     assert_eq!(found.code, Some(2));
     let failed = found.of("fail");
-    let name = &url["https://".len()..];
+    let name = past.address;
     assert!(
         failed
             .iter()
@@ -533,7 +522,6 @@ async fn a_clock_that_is_wrong_and_a_certificate_that_has_ended_are_found() {
             .any(|it| it.starts_with(&format!("reachable of {name}: "))),
         "{failed:#?}"
     );
-    stop.cancel();
 }
 
 #[tokio::test]
@@ -581,17 +569,16 @@ async fn what_is_printed_is_made_up_of_no_server_that_does_not_answer() {
 async fn a_watch_as_json_is_a_document_in_each_line() {
     let temp = tempfile::tempdir().unwrap();
     let pki = Pki::create(temp.path());
-    let read = |name: &str| std::fs::read_to_string(pki.file(name)).unwrap();
-    let (url, stop) = fake(&read("server.crt"), &read("server.key"), 0).await;
+    let fake = fake(shared_pair(&pki), 0).await;
+    let urls = std::slice::from_ref(&fake.url);
     let words = ["--output=json", "--only-problems"];
-    let mut watching = Watching::start(check(&pki, "admin", &[url], &words));
+    let mut watching = Watching::start(check(&pki, "admin", urls, &words));
     for _ in 0..2 {
         let report: Value = serde_json::from_str(&watching.wait_for("").await).unwrap();
         let items = report["items"].as_array().unwrap();
         assert!(!items.is_empty() && items.iter().all(|it| it["verdict"] != "pass"));
     }
     watching.stop().await;
-    stop.cancel();
 }
 
 /// A serving certificate of the authority that has ended, and its key.

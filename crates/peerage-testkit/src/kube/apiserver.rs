@@ -105,6 +105,30 @@ impl Apiserver {
         .await;
     }
 
+    /// Creates an object as an administrator; as it is then.
+    pub async fn create(&self, collection: &str, object: &Value) -> Value {
+        let request = Outgoing::new("POST", collection).json("application/json", object);
+        let answer = self.client("admin").send(&request).await.unwrap();
+        assert_eq!(answer.status(), 201, "{collection}: {}", answer.in_words());
+        answer.json()
+    }
+
+    /// How many watches of a resource it has under way, by its own count.
+    pub async fn watches(&self, resource: &str) -> u64 {
+        let (admin, ask) = (self.client("admin"), Outgoing::new("GET", "/metrics"));
+        let metrics = admin.send(&ask).await.unwrap();
+        let of = format!("resource=\"{resource}\"");
+        let counted = |line: &&str| {
+            line.starts_with("apiserver_longrunning_requests{")
+                && line.contains(&of)
+                && line.contains("verb=\"WATCH\"")
+        };
+        let text = String::from_utf8_lossy(&metrics.body);
+        let values = text.lines().filter(counted);
+        let values = values.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        values.sum::<f64>() as u64
+    }
+
     /// The events of its audit log so far, each at its last stage, without bodies.
     pub fn audit(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(&self.audit).unwrap_or_default();

@@ -1,19 +1,14 @@
 //! `peerage check` and `peerage diff` against real kube-apiservers of two versions: with the flags of their own proxy,
 //! without them, and through gateways.
 
-use std::path::Path;
-
 use peerage_testkit::cluster::serves_group;
 use peerage_testkit::kube::{Backend, ControlPlane, Gateway};
 use peerage_testkit::pki::Pki;
 use serde_json::Value;
 use tokio::process::Command;
 
+use crate::ours::{self, executable};
 use crate::versions;
-
-fn executable() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_peerage"))
-}
 
 /// Runs `peerage` with a server's certificates and reads what it prints as JSON; with the exit code.
 async fn run(pki: &Pki, words: &[String]) -> (i32, Value) {
@@ -153,13 +148,11 @@ async fn real_servers_without_the_flags_fail_until_a_gateway_stands_before_them(
     // One item for all of them, since the cause is the same.
     assert_has(&failed, "read-through of /apis/");
 
-    let (pki, directory) = (plane.pki(), plane.directory());
+    let pki = plane.pki();
     let at_older = Gateway::beside(older).peer(newer);
     let at_newer = Gateway::beside(newer).peer(older);
-    let (at_older, at_newer) = tokio::join!(
-        at_older.start(executable(), pki, directory),
-        at_newer.start(executable(), pki, directory)
-    );
+    let (at_older, at_newer) =
+        tokio::join!(ours::start(&plane, at_older), ours::start(&plane, at_newer));
     serves_group(&at_older.client("admin"), "storagemigration.k8s.io").await;
     let admin = format!("--gateway=http://{}", at_older.admin);
     let all = [at_older.url(), at_newer.url(), admin];

@@ -5,7 +5,6 @@
 //! object once and in order, none complains, and no write or Helm command fails.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 use peerage_testkit::cluster::until;
@@ -20,6 +19,7 @@ use tokio::process::Command;
 use tokio::time::{Instant, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::ours::start;
 use crate::versions;
 
 /// Where everything happens.
@@ -60,11 +60,8 @@ impl World {
         for name in ["first", "second"] {
             servers.push(plane.start(spec(&version, name)).await);
         }
-        let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
         let gateway = front(&servers);
-        let gateway = gateway
-            .start(executable, plane.pki(), plane.directory())
-            .await;
+        let gateway = start(&plane, gateway).await;
         World {
             gateway,
             servers,

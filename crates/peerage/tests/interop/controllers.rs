@@ -3,7 +3,6 @@
 //! What has to hold: a namespace with objects that only the newer server can show is emptied and goes away; the garbage
 //! collector deletes what has lost its owner and nothing else, whatever becomes of the newer server meanwhile.
 
-use std::path::Path;
 use std::time::Duration;
 
 use peerage_testkit::cluster::{serves_group, until, until_within};
@@ -14,6 +13,7 @@ use peerage_testkit::wire::{Answer, Outgoing};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use crate::ours::start;
 use crate::versions;
 
 /// What only the newer server serves, in namespaces.
@@ -42,11 +42,8 @@ impl World {
             .server(change(newer.gate(off)))
             .start()
             .await;
-        let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
         let gateway = Gateway::beside(plane.server("older")).peer(plane.server("newer"));
-        let gateway = gateway
-            .start(executable, plane.pki(), plane.directory())
-            .await;
+        let gateway = start(&plane, gateway).await;
         let manager = ControllerManager::start(
             "1.37",
             &gateway.url(),

@@ -1,11 +1,10 @@
 //! The recorded conversations, through a gateway in front of the kind of server that they were recorded from:
 //! 1.37, whatever pair a run is about.
 
-use std::path::Path;
-
 use peerage_testkit::kube::{Backend, ControlPlane, Gateway, KubeApiserver};
 use peerage_testkit::recording::{Recording, Replayer, Run};
 
+use crate::ours::start;
 use crate::versions::NEWER_ONLY;
 
 /// How a gateway stands before its servers.
@@ -31,10 +30,7 @@ async fn through(way: Way, name: &str) -> Run {
         (Way::Balancer, true) => Gateway::balancing(&[plane.server("old"), new]),
         (Way::Balancer, false) => Gateway::balancing(&[new]),
     };
-    let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
-    let gateway = gateway
-        .start(executable, plane.pki(), plane.directory())
-        .await;
+    let gateway = start(&plane, gateway).await;
     if pair {
         gateway.serves(NEWER_ONLY).await;
     }

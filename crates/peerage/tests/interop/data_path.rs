@@ -1,7 +1,6 @@
 //! The way of requests and answers through a gateway: streams, compression, large events, clients that go or stop
 //! reading. What servers do to it while they fail is in `data_path/failures.rs`.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::gateway::{GATEWAYS, Gateways};
+use crate::ours::start;
 use crate::versions::NEWER_ONLY;
 
 mod failures;
@@ -25,13 +25,7 @@ fn maps(namespace: &str) -> String {
 /// A namespace of a test's own.
 async fn namespace(server: &Apiserver, name: &str) {
     let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    create(server, "/api/v1/namespaces", &body).await;
-}
-
-async fn create(server: &Apiserver, target: &str, body: &Value) {
-    let request = Outgoing::new("POST", target).json("application/json", body);
-    let answer = server.client("admin").send(&request).await.unwrap();
-    assert_eq!(answer.status(), 201, "{}", answer.in_words());
+    server.create("/api/v1/namespaces", &body).await;
 }
 
 fn map(name: &str, value: &str) -> Value {
@@ -105,7 +99,7 @@ async fn events_arrive_as_they_come_and_whole() {
             let value = "x".repeat(size);
             let mut object = map(&format!("{name}-{number}"), &value);
             object["metadata"]["annotations"] = json!({"note": "y".repeat(size / 4)});
-            create(older, &maps("events"), &object).await;
+            older.create(&maps("events"), &object).await;
             let line = timeout(Duration::from_secs(5), async {
                 loop {
                     let line: Value =
@@ -133,12 +127,9 @@ async fn a_compressed_list_is_what_the_server_made_byte_for_byte() {
         let words: String = (0..1500)
             .map(|n| format!("{} ", n * (number + 7)))
             .collect();
-        create(
-            newer,
-            NEWER_ONLY,
-            &migration(&format!("large-{number}"), &words),
-        )
-        .await;
+        newer
+            .create(NEWER_ONLY, &migration(&format!("large-{number}"), &words))
+            .await;
     }
     let list = format!("{NEWER_ONLY}?labelSelector=of%3Ddata-path");
     let whole = admin.send(&Outgoing::new("GET", &list)).await.unwrap();
@@ -213,31 +204,12 @@ fn sum(metrics: &str, name: &str) -> u64 {
     lines.filter_map(value).sum::<f64>() as u64
 }
 
-/// Watches of a resource that a server has under way.
-async fn watches(server: &Apiserver, resource: &str) -> u64 {
-    let metrics = server
-        .client("admin")
-        .send(&Outgoing::new("GET", "/metrics"))
-        .await
-        .unwrap();
-    let text = String::from_utf8_lossy(&metrics.body).into_owned();
-    let of = format!("resource=\"{resource}\"");
-    let lines = text
-        .lines()
-        .filter(|line| line.contains(&of) && line.contains("verb=\"WATCH\""));
-    sum(
-        &lines.collect::<Vec<_>>().join("\n"),
-        "apiserver_longrunning_requests{",
-    )
-}
-
 /// A gateway of a test's own beside the older server.
 async fn own_gateway(flags: &[&str]) -> (Lent<'static, Gateways>, RunningGateway) {
     let gateways = GATEWAYS.get().await;
     let plane = &gateways.plane;
     let spec = Gateway::beside(plane.server("older")).flags(flags);
-    let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
-    let gateway = spec.start(executable, plane.pki(), plane.directory()).await;
+    let gateway = start(plane, spec).await;
     (gateways, gateway)
 }
 
@@ -264,7 +236,7 @@ async fn clients_that_go_take_their_watches_with_them() {
         }
         let open = (closing.len() + resetting.len()) as u64;
         until("the server has them", async || {
-            watches(older, "podtemplates").await == open
+            older.watches("podtemplates").await == open
         })
         .await;
         assert_eq!(streams(&gateway).await, open);
@@ -279,7 +251,7 @@ async fn clients_that_go_take_their_watches_with_them() {
         }
         let gateways = started.elapsed();
         until("the server has none", async || {
-            watches(older, "podtemplates").await == 0
+            older.watches("podtemplates").await == 0
         })
         .await;
         let servers = started.elapsed();
@@ -323,7 +295,9 @@ async fn clients_that_stop_reading_cost_little_memory_and_nobody_elses_time() {
     namespace(older, "slow").await;
     let value = "z".repeat(500_000);
     for number in 0..20 {
-        create(older, &maps("slow"), &map(&format!("m{number}"), &value)).await;
+        older
+            .create(&maps("slow"), &map(&format!("m{number}"), &value))
+            .await;
     }
     let gateway = &gateways.sidecar;
     let list = Outgoing::new("GET", &format!("{}?resourceVersion=0", maps("slow")));

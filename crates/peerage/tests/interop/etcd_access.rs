@@ -1,7 +1,6 @@
 //! Who is let in to a real etcd, and how `peerage apiserver` gets in: name and password, certificates, several servers
 //! of which one is down, a prefix of its own.
 
-use std::path::Path;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -16,7 +15,8 @@ use peerage_testkit::process::ServerSpec;
 use peerage_testkit::wire::Outgoing;
 use serde_json::json;
 
-const PEERAGE: &str = env!("CARGO_BIN_EXE_peerage");
+use crate::ours::executable;
+
 const PASSWORD: &str = "open sesame";
 
 fn options(etcd: &Etcd, password: Option<&str>) -> EtcdOptions {
@@ -122,7 +122,7 @@ async fn an_api_server_needs_no_more_of_etcd_than_its_prefix() {
         "--etcd-compaction-interval=0".to_owned(),
     ];
     // It is ready when this returns.
-    let ours = PeerageApiserver::start(Path::new(PEERAGE), &pki, directory.path(), &spec).await;
+    let ours = PeerageApiserver::start(executable(), &pki, directory.path(), &spec).await;
     let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"},
         "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}, "reason": "R", "type": "Normal"});
     let create = Outgoing::new("POST", "/api/v1/namespaces/default/events");
@@ -146,7 +146,7 @@ async fn an_api_server_gets_in_with_its_certificate_past_a_server_that_is_down()
         "--etcd-prefix=/elsewhere".to_owned(),
     ];
     spec.flags = flags.to_vec();
-    let ours = PeerageApiserver::start(Path::new(PEERAGE), &pki, directory.path(), &spec).await;
+    let ours = PeerageApiserver::start(executable(), &pki, directory.path(), &spec).await;
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
     let create = Outgoing::new("POST", "/api/v1/namespaces/default/configmaps");
     let answer = ours
@@ -207,13 +207,13 @@ async fn an_api_server_gets_in_with_a_password_and_with_a_wrong_one_says_so_at_o
     ];
     let mut spec = ServerSpec::peer("ours", "1.37", &etcd.url());
     spec.flags = flags.to_vec();
-    let ours = PeerageApiserver::start(Path::new(PEERAGE), &pki, directory.path(), &spec).await;
+    let ours = PeerageApiserver::start(executable(), &pki, directory.path(), &spec).await;
     let namespaces = Outgoing::new("GET", "/api/v1/namespaces");
     let answer = ours.client("admin").send(&namespaces).await.unwrap();
     assert_eq!(answer.status(), 200, "{}", answer.in_words());
 
     std::fs::write(&password, "guess").unwrap();
-    let run = tokio::process::Command::new(PEERAGE)
+    let run = tokio::process::Command::new(executable())
         .arg("apiserver")
         .arg(format!("--data-dir={}", directory.path().display()))
         .args(["--bind-address=127.0.0.1", "--secure-port=0"])

@@ -3,7 +3,6 @@
 //!
 //! What has to hold is `peerage_testkit::simulation`'s head. `PEERAGE_SEED` repeats a run that failed.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use peerage_etcd::{EtcdOptions, EtcdStore};
@@ -15,7 +14,7 @@ use peerage_testkit::simulation::{self, traffic};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 
-const PEERAGE: &str = env!("CARGO_BIN_EXE_peerage");
+use crate::ours::executable;
 
 /// What happens to the etcd.
 #[derive(Debug, Clone, Copy)]
@@ -97,7 +96,7 @@ async fn nothing_is_lost_on(version: &str) {
     let directory = tempfile::tempdir().unwrap();
     let pki = Pki::create(directory.path());
     let etcd = Etcd::of(version).start(&pki, directory.path()).await;
-    let report = simulation::run_on(&etcd.url(), Path::new(PEERAGE), async |shared, random| {
+    let report = simulation::run_on(&etcd.url(), executable(), async |shared, random| {
         for fault in faults(random) {
             disturb(&etcd, fault, shared).await;
             traffic(shared).await;
@@ -139,7 +138,7 @@ async fn of_a_real_kube_apiserver_and_ours_one_compacts_and_the_other_takes_over
         )
         .start()
         .await;
-    let ours = plane.start_peerage(Path::new(PEERAGE), "ours", "1.37", &[INTERVAL]);
+    let ours = plane.start_peerage(executable(), "ours", "1.37", &[INTERVAL]);
     let _ours = ours.await;
     let store = EtcdStore::connect(EtcdOptions::new([plane.etcd().url()]))
         .await

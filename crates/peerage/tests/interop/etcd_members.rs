@@ -4,7 +4,6 @@
 //!
 //! What has to hold is `peerage_testkit::simulation`'s head. `PEERAGE_SEED` repeats a run that failed.
 
-use std::path::Path;
 use std::time::Instant;
 
 use peerage_testkit::cluster::until;
@@ -15,10 +14,9 @@ use rand::RngExt as _;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 
+use crate::ours::executable;
 use crate::sources::until_serving;
 use crate::versions;
-
-const PEERAGE: &str = env!("CARGO_BIN_EXE_peerage");
 
 /// What happens to a member.
 #[derive(Debug, Clone, Copy)]
@@ -105,7 +103,7 @@ async fn with_three_members_all_goes_on_whichever_is_away_and_nothing_is_lost() 
     let etcd = Etcd::of("3.6")
         .start_cluster(3, &pki, directory.path())
         .await;
-    let report = simulation::run_on(&etcd.urls(), Path::new(PEERAGE), async |shared, random| {
+    let report = simulation::run_on(&etcd.urls(), executable(), async |shared, random| {
         let mut faults = [
             (Fault::Kill, Who::Leader),
             (Fault::Kill, Who::Another),
@@ -140,9 +138,7 @@ async fn a_gateway_finds_servers_by_the_members_that_are_there() {
     let one = server("one").await;
     let flag = format!("--etcd-servers={urls}");
     let gateway = Gateway::balancing(&[]).flags(&[&flag]);
-    let gateway = gateway
-        .start(Path::new(PEERAGE), &pki, directory.path())
-        .await;
+    let gateway = gateway.start(executable(), &pki, directory.path()).await;
     until_serving(&gateway, &[&one]).await;
     // And then the one is away that it has used instead.
     etcd.members()[0].restart().await;

@@ -4,16 +4,14 @@
 //! Each row runs with both as the older of the two. The newer one has an API turned off, so that requests go both ways. The real one stores JSON, so that both read the same roles.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use peerage_testkit::cluster::until;
 use peerage_testkit::kube::{Apiserver, Backend, ControlPlane, Logs, Shared};
 use peerage_testkit::wire::{AGGREGATED, Client, Outgoing};
 use serde_json::{Value, json};
 
+use crate::ours::executable;
 use crate::versions::{self, NEWER_ONLY};
-
-const PEERAGE: &str = env!("CARGO_BIN_EXE_peerage");
 
 /// What the older server serves: also what is off by default.
 const EVERYTHING: &str = "--runtime-config=api/all=true";
@@ -40,8 +38,7 @@ impl Both {
             .start()
             .await;
         let version = versions::number(&versions::older());
-        let executable = Path::new(PEERAGE);
-        let ours = plane.start_peerage(executable, "ours", &version, &[EVERYTHING]);
+        let ours = plane.start_peerage(executable(), "ours", &version, &[EVERYTHING]);
         Self {
             ours: ours.await,
             plane,
@@ -60,7 +57,7 @@ impl Both {
             .start()
             .await;
         let version = versions::number(&versions::newer());
-        let ours = plane.start_peerage(Path::new(PEERAGE), "ours", &version, &[LESS]);
+        let ours = plane.start_peerage(executable(), "ours", &version, &[LESS]);
         Self {
             ours: ours.await,
             plane,

@@ -1,13 +1,12 @@
 //! `peerage gateway` in front of a pair of real servers that know nothing of each other.
 
-use std::path::Path;
-
 use peerage_testkit::cluster::until;
 use peerage_testkit::documented_metrics::Documented;
 use peerage_testkit::kube::{Backend, ControlPlane, Gateway, Logs, RunningGateway, Shared};
 use peerage_testkit::wire::{AGGREGATED, Answer, Outgoing};
 use serde_json::{Value, json};
 
+use crate::ours::start;
 use crate::versions::{self, NEWER_ONLY};
 
 /// A pair without proxies of its own, a gateway beside the older and one in front of both.
@@ -37,12 +36,11 @@ pub(crate) static GATEWAYS: Shared<Gateways> = Shared::new(|| {
             .server(spec(versions::newer(), "newer"))
             .start()
             .await;
-        let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
         let (older, newer) = (plane.server("older"), plane.server("newer"));
         let beside = Gateway::beside(older).peer(newer);
-        let sidecar = beside.start(executable, plane.pki(), plane.directory());
+        let sidecar = start(&plane, beside);
         let balancing = Gateway::balancing(&[older, newer]);
-        let balancer = balancing.start(executable, plane.pki(), plane.directory());
+        let balancer = start(&plane, balancing);
         let (sidecar, balancer) = tokio::join!(sidecar, balancer);
         Gateways {
             sidecar,
@@ -239,16 +237,13 @@ async fn a_gateway_with_another_pair_than_the_front_proxys_serves_nobody_and_say
         format!("--proxy-client-cert-file={}", certificate.display()),
         format!("--proxy-client-key-file={}", key.display()),
     ];
-    let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
     let (older, newer) = (
         gateways.plane.server("older"),
         gateways.plane.server("newer"),
     );
     let wrong = Gateway::balancing(&[older, newer]).flags(&flags.each_ref().map(String::as_str));
     let wrong = wrong.never_ready();
-    let wrong = wrong
-        .start(executable, pki, gateways.plane.directory())
-        .await;
+    let wrong = start(&gateways.plane, wrong).await;
     until("the gateway says why", || async {
         wrong.log().contains("--requestheader-client-ca-file")
     })

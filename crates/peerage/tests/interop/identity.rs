@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use http::HeaderName;
 use http::header::CONNECTION;
 use peerage_testkit::cluster::until;
-use peerage_testkit::kube::{Apiserver, Gateway, RunningGateway};
+use peerage_testkit::kube::{Apiserver, Gateway};
 use peerage_testkit::wire::{Answer, Outgoing};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use crate::gateway::{GATEWAYS, Gateways};
+use crate::ours::start;
 use crate::versions;
 use crate::versions::NEWER_ONLY;
 
@@ -204,19 +205,13 @@ async fn a_front_proxy_is_believed_by_a_gateway_that_knows_its_authority_and_by_
 
     let plane = &gateways.plane;
     let strict = Gateway::beside(plane.server("older")).without_front_proxies();
-    let strict = start(&gateways, strict.peer(plane.server("newer"))).await;
+    let strict = start(&gateways.plane, strict.peer(plane.server("newer"))).await;
     for case in &cases {
         for &http2 in versions_of(case) {
             let answer = ask(&strict, case, &review(), http2).await;
             assert_eq!(answer.status(), 401, "{}: {}", case.name, answer.in_words());
         }
     }
-}
-
-async fn start(gateways: &Gateways, spec: peerage_testkit::kube::GatewaySpec) -> RunningGateway {
-    let plane = &gateways.plane;
-    let executable = std::path::Path::new(env!("CARGO_BIN_EXE_peerage"));
-    spec.start(executable, plane.pki(), plane.directory()).await
 }
 
 #[tokio::test]
@@ -234,8 +229,10 @@ async fn headers_of_other_names_are_told_to_servers_that_know_them_and_taken_fro
     let acme = plane.start(spec.named("acme").header_names(&names)).await;
     let knows_proxies = Gateway::beside(&acme).flags(&names);
     let strict = Gateway::beside(&acme).without_front_proxies().flags(&names);
-    let (knows_proxies, strict) =
-        tokio::join!(start(&gateways, knows_proxies), start(&gateways, strict));
+    let (knows_proxies, strict) = tokio::join!(
+        start(&gateways.plane, knows_proxies),
+        start(&gateways.plane, strict)
+    );
     for case in cases::of_other_names() {
         let is_proxy = case.user == "front-proxy-client";
         for &http2 in versions_of(&case) {
@@ -318,7 +315,10 @@ async fn a_gateway_that_impersonates_says_who_asks_and_says_so_when_it_cannot() 
     let (older, newer) = (plane.server("older"), plane.server("newer"));
     let beside = Gateway::beside(older).peer(newer).flags(&flags);
     let balancing = Gateway::balancing(&[older, newer]).flags(&flags);
-    let (beside, balancing) = tokio::join!(start(&gateways, beside), start(&gateways, balancing));
+    let (beside, balancing) = tokio::join!(
+        start(&gateways.plane, beside),
+        start(&gateways.plane, balancing)
+    );
     let ways: [(&str, &Apiserver); 2] = [("sidecar", &beside), ("balancer", &balancing)];
 
     let with_certificate = |case: &Case| case.impersonates() && case.user != "anonymous";

@@ -2,21 +2,19 @@
 //! beside the newer server, and through a balancer over both.
 //!
 //! Which fault is shown by which test, here and elsewhere, is in docs/known-faults.md; a test names the public report.
-//! Servers that misbehave are made up in `odd.rs`; everybody else is real.
-
-use std::path::Path;
+//! Servers that misbehave are made up (`peerage_testkit::odd`); everybody else is real.
 
 use peerage_testkit::kube::{
-    Apiserver, Backend, ControlPlane, Gateway, GatewaySpec, Logs, RunningGateway, Shared,
+    Apiserver, Backend, ControlPlane, Gateway, Logs, RunningGateway, Shared,
 };
 use peerage_testkit::wire::{Answer, Outgoing};
 use serde_json::Value;
 use tokio::sync::RwLock;
 
+use crate::ours::start;
 use crate::versions;
 
 mod discovery;
-mod odd;
 mod odd_answers;
 mod odd_servers;
 mod registry;
@@ -90,24 +88,12 @@ impl Fronts {
     }
 }
 
-async fn start(plane: &ControlPlane, spec: GatewaySpec) -> RunningGateway {
-    let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
-    spec.start(executable, plane.pki(), plane.directory()).await
-}
-
 async fn send(way: &Apiserver, user: &str, request: &Outgoing) -> Answer {
     way.client(user).send(request).await.unwrap()
 }
 
 async fn get(way: &Apiserver, target: &str, accept: &str) -> Answer {
     send(way, "admin", &Outgoing::get_as(target, accept)).await
-}
-
-async fn create(way: &Apiserver, target: &str, body: &Value) -> Value {
-    let request = Outgoing::new("POST", target).json("application/json", body);
-    let answer = send(way, "admin", &request).await;
-    assert_eq!(answer.status(), 201, "{target}: {}", answer.in_words());
-    answer.json()
 }
 
 async fn delete(way: &Apiserver, target: &str) {

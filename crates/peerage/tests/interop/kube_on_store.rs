@@ -1,7 +1,6 @@
 //! A real kube-apiserver on `peerage store`, which is the store's hardest test: it answers recorded conversations as it
 //! does on etcd, and loses nothing that it has acknowledged when the store is killed.
 
-use std::path::Path;
 use std::time::Duration;
 
 use peerage_testkit::kube::{Backend, ControlPlane};
@@ -9,9 +8,9 @@ use peerage_testkit::recording::{Recording, Replayer, Run};
 use tokio::time::sleep;
 
 use crate::load::Load;
+use crate::ours::executable;
 use crate::versions;
 
-const PEERAGE: &str = env!("CARGO_BIN_EXE_peerage");
 /// How often the store is killed.
 const KILLS: u32 = 10;
 /// How many writes have to be acknowledged between two kills.
@@ -58,7 +57,7 @@ fn differing(run: &Run) -> Vec<(&str, Vec<String>)> {
 async fn is_the_same_on_both(name: &str, most: usize) {
     let (etcd, ours) = tokio::join!(
         conversation(name, Backend::Etcd("3.6")),
-        conversation(name, Backend::Peerage(Path::new(PEERAGE)))
+        conversation(name, Backend::Peerage(executable()))
     );
     assert_eq!(differing(&ours), differing(&etcd), "{}", ours.in_words());
     let differ = ours.differing().count();
@@ -105,7 +104,7 @@ async fn an_older_server_answers_for_a_newer_peer_the_same_on_both_stores() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_acknowledged_is_lost_when_the_store_is_killed() {
     let newest = versions::kube_apiserver("1.37").named("kube");
-    let plane = ControlPlane::on(Backend::Peerage(Path::new(PEERAGE)))
+    let plane = ControlPlane::on(Backend::Peerage(executable()))
         .server(newest)
         .start()
         .await;

@@ -9,6 +9,7 @@ use std::path::Path;
 use peerage_testkit::kube::{Backend, ControlPlane, Gateway};
 use peerage_testkit::kubectl::{Difference, Kubectl, NEWEST, OLDEST, Package, Printed, Transcript};
 
+use crate::ours::start;
 use crate::versions;
 
 /// The version of the server that was recorded.
@@ -145,10 +146,9 @@ async fn print(way: Way, executable: &Path, transcript: &Transcript) -> Vec<Prin
         Sidecar => Some(Gateway::beside(older).peer(newer)),
         Balancer => Some(Gateway::balancing(&[older, newer])),
     };
-    let peerage = Path::new(env!("CARGO_BIN_EXE_peerage"));
     let mut running = None;
     if let Some(gateway) = gateway {
-        let gateway = gateway.start(peerage, plane.pki(), plane.directory()).await;
+        let gateway = start(&plane, gateway).await;
         gateway.serves(versions::NEWER_ONLY).await;
         running = Some(gateway);
     }

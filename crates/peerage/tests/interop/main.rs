@@ -45,6 +45,7 @@ mod known_faults;
 mod kube_on_store;
 mod kubectl;
 mod load;
+mod ours;
 mod pair;
 mod sessions;
 mod shared_objects;

@@ -4,7 +4,6 @@
 //! The real one stores JSON.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use bytes::Bytes;
 use peerage_etcd::{EtcdOptions, EtcdStore};
@@ -14,7 +13,8 @@ use peerage_testkit::kube::{Apiserver, Backend, ControlPlane, KubeApiserver, Log
 use peerage_testkit::wire::{Answer, Client, Incoming, Outgoing};
 use serde_json::{Value, json};
 
-const PEERAGE: &str = env!("CARGO_BIN_EXE_peerage");
+use crate::ours::executable;
+
 const MERGE: &str = "application/merge-patch+json";
 const JSON: &str = "application/json";
 
@@ -30,7 +30,7 @@ impl Both {
             .start()
             .await;
         let ours = plane
-            .start_peerage(Path::new(PEERAGE), "ours", "1.37", &["--controllers=*"])
+            .start_peerage(executable(), "ours", "1.37", &["--controllers=*"])
             .await;
         Self { plane, ours }
     }
@@ -434,7 +434,7 @@ async fn what_a_kube_apiserver_stores_in_protobuf_is_refused_and_left_alone() {
     .await;
     let before = stored(&plane).await;
 
-    let ours = plane.start_peerage(Path::new(PEERAGE), "ours", "1.37", &["--controllers=*"]);
+    let ours = plane.start_peerage(executable(), "ours", "1.37", &["--controllers=*"]);
     let server = ours.await;
     let ours = server.client("admin");
     maps_are_refused(&ours).await;

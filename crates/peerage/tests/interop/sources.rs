@@ -1,14 +1,16 @@
 //! How a gateway finds real servers, and what happens to clients when it finds others. What happens while those servers
 //! change is in `sources/changes.rs`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use peerage_testkit::cluster::until;
+use peerage_testkit::kube::leases::{LEASES, lease, let_gateways_read};
 use peerage_testkit::kube::{Apiserver, Backend, ControlPlane, Gateway, RunningGateway, Shared};
 use peerage_testkit::wire::Outgoing;
 use serde_json::{Value, json};
 
+use crate::ours::start;
 use crate::versions::{self, NEWER_ONLY};
 
 mod changes;
@@ -26,19 +28,9 @@ async fn pair() -> ControlPlane {
 
 static PLANE: Shared = Shared::new(|| Box::pin(pair()));
 
-const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
-const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system";
-
 async fn gateway(plane: &ControlPlane, servers: &[&Apiserver], flags: &[&str]) -> RunningGateway {
-    let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
     let spec = Gateway::balancing(servers).flags(flags);
-    spec.start(executable, plane.pki(), plane.directory()).await
-}
-
-async fn post(server: &Apiserver, target: &str, body: &Value) {
-    let request = Outgoing::new("POST", target).json("application/json", body);
-    let answer = server.client("admin").send(&request).await.unwrap();
-    assert_eq!(answer.status(), 201, "{target}: {}", answer.in_words());
+    start(plane, spec).await
 }
 
 /// Where the servers are that answer.
@@ -70,35 +62,6 @@ async fn source(gateway: &RunningGateway, name: &str) -> Value {
     found.next().unwrap_or_else(|| panic!("{state:#}")).clone()
 }
 
-/// What the message of a refused read says to do.
-async fn allow(server: &Apiserver) {
-    let named = json!({"name": "peerage-gateway", "namespace": "kube-system"});
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": named,
-        "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list", "watch"]}],
-    });
-    post(server, &format!("{ROLES}/roles"), &role).await;
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": named,
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "peerage-gateway"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "peerage-gateway"}],
-    });
-    post(server, &format!("{ROLES}/rolebindings"), &binding).await;
-}
-
-fn lease(name: &str, address: &str) -> Value {
-    json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {
-            "name": name,
-            "labels": {"apiserver.kubernetes.io/identity": "kube-apiserver"},
-            "annotations": {"kubernetes.io/peer-advertise-address": address},
-        },
-        "spec": {"holderIdentity": format!("{name}_1"), "leaseDurationSeconds": 3600,
-                 "renewTime": jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()},
-    })
-}
-
 #[tokio::test]
 async fn servers_are_found_by_their_leases_once_the_gateway_may_read_them() {
     let plane = PLANE.get().await;
@@ -110,7 +73,7 @@ async fn servers_are_found_by_their_leases_once_the_gateway_may_read_them() {
     assert!(error.contains("create rolebinding"), "{refused:#}");
     assert_eq!(serving(&gateway).await, [older.address().to_string()]);
 
-    allow(older).await;
+    let_gateways_read(older).await;
     until_serving(&gateway, &[older, newer]).await;
     let read = source(&gateway, "leases").await;
     assert_eq!(
@@ -123,10 +86,16 @@ async fn servers_are_found_by_their_leases_once_the_gateway_may_read_them() {
 
     // Forged, stray and broken Leases cost nothing. The first one leads to the gateway itself.
     let own = gateway.address().to_string();
-    post(older, LEASES, &lease("apiserver-virtual", &own)).await;
-    post(older, LEASES, &lease("apiserver-broken", "not an address")).await;
+    older
+        .create(LEASES, &lease("apiserver-virtual", Some(&own)))
+        .await;
+    older
+        .create(LEASES, &lease("apiserver-broken", Some("not an address")))
+        .await;
     let elsewhere = LEASES.replace("kube-system", "default");
-    post(older, &elsewhere, &lease("apiserver-stray", "127.0.0.1:1")).await;
+    older
+        .create(&elsewhere, &lease("apiserver-stray", Some("127.0.0.1:1")))
+        .await;
     until("the address of the gateway itself is set aside", || async {
         gateway.own_state().await["aside"]
             .as_array()
@@ -255,7 +224,7 @@ async fn a_watch_outlives_a_change_of_servers_and_of_certificates() {
     .await;
 
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late"}});
-    post(&gateway.server, maps, &map).await;
+    gateway.server.create(maps, &map).await;
     let seen = async {
         while let Some(line) = lines.recv().await {
             let event: Value = serde_json::from_slice(&line.unwrap()).unwrap();

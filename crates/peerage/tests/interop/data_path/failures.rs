@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use http_body_util::BodyExt;
 use peerage_testkit::cluster::until;
 use peerage_testkit::kube::{
-    Apiserver, Backend, ControlPlane, Gateway, GatewaySpec, Logs, RunningGateway, Shared,
+    Apiserver, Backend, ControlPlane, Gateway, Logs, RunningGateway, Shared,
 };
 use peerage_testkit::multiplex::{self, MultiplexError, Multiplexed};
 use peerage_testkit::wire::{self, Outgoing, WireError};
@@ -14,7 +14,8 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
-use super::{PROTOBUF, create, map, maps, namespace};
+use super::{PROTOBUF, map, maps, namespace};
+use crate::ours::start;
 use crate::versions;
 
 /// Two equal servers that often ask HTTP/2 clients to connect anew, a gateway beside one and one in front of both.
@@ -49,7 +50,8 @@ static FAILING: Shared<Failing> = Shared::new(|| {
         namespace(a, "big").await;
         let value = "z".repeat(500_000);
         for number in 0..20 {
-            create(a, &maps("big"), &map(&format!("m{number}"), &value)).await;
+            a.create(&maps("big"), &map(&format!("m{number}"), &value))
+                .await;
         }
         Failing {
             sidecar,
@@ -59,11 +61,6 @@ static FAILING: Shared<Failing> = Shared::new(|| {
         }
     })
 });
-
-async fn start(plane: &ControlPlane, spec: GatewaySpec) -> RunningGateway {
-    let executable = std::path::Path::new(env!("CARGO_BIN_EXE_peerage"));
-    spec.start(executable, plane.pki(), plane.directory()).await
-}
 
 /// Requests of several clients at once, until they are told to stop.
 #[derive(Default)]
@@ -183,7 +180,7 @@ async fn goodbyes_of_servers_cost_no_request_and_no_event() {
         // The servers' goodbyes are between them and the gateway: it keeps its own connections.
         let reconnects = load.reconnects.load(Ordering::Relaxed);
         assert_eq!(reconnects, 0, "{name}: the gateway sent clients away");
-        create(way, &maps(&space), &map("last", "")).await;
+        way.create(&maps(&space), &map("last", "")).await;
         let list = way
             .client("admin")
             .send(&Outgoing::new("GET", &maps(&space)))
@@ -392,7 +389,7 @@ async fn a_gateway_stops_without_losing_anything() {
     namespace(a, "stop").await;
 
     let waiting = Waiting::on(&way).await;
-    create(a, &maps("stop"), &map("an-event", "")).await;
+    a.create(&maps("stop"), &map("an-event", "")).await;
 
     let load = Load::default();
     let get = |_| Outgoing::new("GET", "/api/v1/namespaces/default");

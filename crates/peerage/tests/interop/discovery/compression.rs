@@ -1,7 +1,6 @@
 //! Which of its documents a gateway compresses: those that a real server does, to the same bytes when unpacked.
 
 use std::io::Read as _;
-use std::path::Path;
 
 use flate2::read::GzDecoder;
 use peerage_testkit::cluster::until;
@@ -10,6 +9,7 @@ use peerage_testkit::wire::{AGGREGATED, Answer, Client, Outgoing};
 use serde_json::{Value, json};
 
 use super::PROTOBUF;
+use crate::ours;
 use crate::versions;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -126,11 +126,8 @@ async fn start() -> (ControlPlane, RunningGateway) {
         described(&ask(&direct, "/openapi/v3", "application/json", "identity").await)
     })
     .await;
-    let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
     let gateway = Gateway::balancing(&[server]);
-    let gateway = gateway
-        .start(executable, plane.pki(), plane.directory())
-        .await;
+    let gateway = ours::start(&plane, gateway).await;
     let through = gateway.client("admin");
     until(
         "the gateway knows the large document, and what the server says of it",

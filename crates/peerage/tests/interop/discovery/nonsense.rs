@@ -1,22 +1,21 @@
 //! Servers that are well by their own account and answer discovery with nonsense, beside two real ones.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
-use peerage_http::tls::ServerTlsOptions;
-use peerage_http::{HttpService, Pem, Request, Response, Server, ServerOptions, ServerTls, body};
+use peerage_http::{Response, body};
 use peerage_testkit::kube::Gateway;
+use peerage_testkit::odd::{serve, shared_pair};
 use peerage_testkit::pki::Pki;
 use peerage_testkit::wire::{AGGREGATED, Outgoing};
-use tokio::net::TcpListener;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::DropGuard;
 
 use super::{get, header};
 use crate::gateway::GATEWAYS;
+use crate::ours::start;
 
 /// What one of them does.
 #[derive(Clone, Copy, Debug)]
@@ -38,39 +37,29 @@ const ALL: [Nonsense; 6] = [
     Nonsense::Nothing,
 ];
 
-struct Odd {
+struct Absurd {
     url: String,
     /// Requests of clients that came here.
     clients: Arc<AtomicUsize>,
     _stop: DropGuard,
 }
 
-impl Odd {
-    async fn start(pki: &Pki, nonsense: Nonsense) -> Odd {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("https://{}", listener.local_addr().unwrap());
-        let pair = ServerTlsOptions::new(
-            Pem::file(pki.file("server.crt")),
-            Pem::file(pki.file("server.key")),
-        );
-        let tls = ServerTls::load(pair).unwrap();
+impl Absurd {
+    async fn start(pki: &Pki, nonsense: Nonsense) -> Absurd {
         let clients: Arc<AtomicUsize> = Arc::default();
         let counted = clients.clone();
-        let service = HttpService::new(tower::service_fn(move |request: Request| {
-            let user = request.headers().get("x-remote-user");
+        let (address, stop) = serve(shared_pair(pki), move |request| {
+            let user = request.headers.get("x-remote-user");
             if user.is_some_and(|user| user == "admin") {
                 counted.fetch_add(1, Ordering::Relaxed);
             }
-            let path = request.uri().path().to_owned();
-            async move { Ok::<_, Infallible>(nonsense.answer(&path).await) }
-        }));
-        let stop = CancellationToken::new();
-        let options = ServerOptions::default();
-        tokio::spawn(Server::serve(listener, tls, service, options, stop.clone()));
-        Odd {
-            url,
+            async move { nonsense.answer(request.uri.path()).await }
+        })
+        .await;
+        Absurd {
+            url: format!("https://{address}"),
             clients,
-            _stop: stop.drop_guard(),
+            _stop: stop,
         }
     }
 }
@@ -108,16 +97,15 @@ async fn servers_that_answer_nonsense_cost_nobody_else_anything() {
     let plane = &gateways.plane;
     let mut odd = Vec::new();
     for nonsense in ALL {
-        odd.push(Odd::start(plane.pki(), nonsense).await);
+        odd.push(Absurd::start(plane.pki(), nonsense).await);
     }
     let peers: Vec<String> = odd.iter().map(|it| format!("--peer={}", it.url)).collect();
     let peers: Vec<&str> = peers.iter().map(|it| &**it).collect();
     let (older, newer) = (plane.server("older"), plane.server("newer"));
-    let executable = std::path::Path::new(env!("CARGO_BIN_EXE_peerage"));
     let balancer = Gateway::balancing(&[older, newer]).flags(&peers);
-    let balancer = balancer.start(executable, plane.pki(), plane.directory());
+    let balancer = start(plane, balancer);
     let sidecar = Gateway::beside(older).peer(newer).flags(&peers);
-    let sidecar = sidecar.start(executable, plane.pki(), plane.directory());
+    let sidecar = start(plane, sidecar);
     let (balancer, sidecar) = tokio::join!(balancer, sidecar);
     let alone = get(&newer.client("admin"), "/apis", AGGREGATED).await;
     for (name, gateway) in [("balancer", &balancer), ("sidecar", &sidecar)] {

@@ -10,7 +10,7 @@ use peerage_testkit::wire::{AGGREGATED, Outgoing};
 use serde_json::{Value, json};
 
 use super::walks::ask;
-use super::{FRONTS, Fronts, create, delete, get, groups, header, version};
+use super::{FRONTS, Fronts, delete, get, groups, header, version};
 use crate::versions::NEWER_ONLY;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -66,12 +66,9 @@ async fn kubectl_lists_an_unrelated_group_without_a_word_about_others() {
     let _changed = fronts.served.write().await;
     let newer = fronts.plane.server("newer");
     let cache = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubectl");
-    create(
-        newer,
-        DEFINITIONS,
-        &definition("unrelated.example.com", "lamps"),
-    )
-    .await;
+    newer
+        .create(DEFINITIONS, &definition("unrelated.example.com", "lamps"))
+        .await;
     listed(&all(&fronts), "unrelated.example.com").await;
     for (name, gateway) in fronts.each() {
         for package in [NEWEST, OLDEST] {
@@ -101,7 +98,9 @@ async fn all_gateways_answer_the_same_bytes_under_the_same_tag_and_change_togeth
     let _changed = fronts.served.write().await;
     let before = same_everywhere(&fronts).await;
     let newer = fronts.plane.server("newer");
-    create(newer, DEFINITIONS, &definition("late.example.com", "lates")).await;
+    newer
+        .create(DEFINITIONS, &definition("late.example.com", "lates"))
+        .await;
     let begun = Instant::now();
     // Until both servers serve it, who is only asked for one may rightly say something else.
     for server in ["older", "newer"] {
@@ -189,7 +188,7 @@ async fn a_dead_aggregated_api_is_stale_and_spoils_no_other() {
     let _changed = fronts.served.write().await;
     let newer = fronts.plane.server("newer");
     let before = get(&fronts.balancer, "/apis", AGGREGATED).await.json();
-    create(newer, APISERVICES, &dead("dead.example.com")).await;
+    newer.create(APISERVICES, &dead("dead.example.com")).await;
     for (name, gateway) in fronts.each() {
         until(&format!("{name}: it is listed"), || async {
             let document = get(gateway, "/apis", AGGREGATED).await.json();
@@ -270,7 +269,9 @@ async fn a_custom_resource_hides_no_built_in_one_of_another_server_in_its_group_
     let _changed = fronts.served.write().await;
     let older = fronts.plane.server("older");
     let group = "storagemigration.k8s.io";
-    create(older, DEFINITIONS, &definition(group, "herons")).await;
+    older
+        .create(DEFINITIONS, &definition(group, "herons"))
+        .await;
     let herons = format!("/apis/{group}/v1/herons");
     older.serves(&herons).await;
     for (name, gateway) in fronts.each() {

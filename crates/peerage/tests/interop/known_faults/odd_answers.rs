@@ -1,9 +1,9 @@
 //! Faults in what becomes of a misbehaving server's answer, behind a gateway beside the older server and a balancer.
 
 use http::StatusCode;
+use peerage_testkit::odd::{ODDITIES, Odd, set, text};
 use peerage_testkit::wire::Outgoing;
 
-use super::odd::{ODDITIES, Odd, set, text};
 use super::odd_servers::serving;
 use super::{FRONTS, get, header, send};
 

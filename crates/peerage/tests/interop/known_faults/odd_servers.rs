@@ -9,13 +9,13 @@ use http::StatusCode;
 use peerage_http::{Pem, testing::Authority};
 use peerage_testkit::cluster::until;
 use peerage_testkit::kube::RunningGateway;
+use peerage_testkit::odd::{self, ODDITIES, Odd, group, list, resource, set, text};
 use peerage_testkit::pki::SERVER_NAME;
 use peerage_testkit::wire::{AGGREGATED, Outgoing, WireError};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::odd::{self, ODDITIES, Odd, group, list, resource, set, text};
-use super::{FRONTS, create, get, header, send, version};
+use super::{FRONTS, get, header, send, version};
 
 /// What the gateway says of a server.
 async fn peer(gateway: &RunningGateway, odd: &Odd) -> Value {
@@ -49,12 +49,12 @@ async fn documents_of_odd_servers_are_read_and_one_current_view_is_enough() {
     let _changed = fronts.served.write().await;
     let newer = fronts.plane.server("newer");
     let apis = || {
-        let mut odd = group("odd.example.com", "oddities");
+        let mut odd = group("odd.example.com", "v1", &["oddities"]);
         let resources = odd["versions"][0]["resources"].as_array_mut().unwrap();
         let mut without = resource("nameless", json!("X"));
         without.as_object_mut().unwrap().remove("responseKind");
         resources.extend([resource("nulls", Value::Null), without]);
-        list(&[odd, group("halfdead.example.com", "things")])
+        list(&[odd, group("halfdead.example.com", "v1", &["things"])])
     };
     let odd = Odd::start(fronts.plane.pki(), move |request| match request.uri.path() {
         "/apis" => {
@@ -70,12 +70,9 @@ async fn documents_of_odd_servers_are_read_and_one_current_view_is_enough() {
     })
     .await;
     let services = "/apis/apiregistration.k8s.io/v1/apiservices";
-    create(
-        newer,
-        services,
-        &super::discovery::dead("halfdead.example.com"),
-    )
-    .await;
+    newer
+        .create(services, &super::discovery::dead("halfdead.example.com"))
+        .await;
     for server in ["older", "newer"] {
         until("the servers list it as stale", || async {
             let document = get(fronts.plane.server(server), "/apis", AGGREGATED)
@@ -269,7 +266,11 @@ async fn authorities_are_read_again_and_a_certificate_of_another_name_is_named()
         assert_eq!(answer.status(), 200, "{name}: {}", answer.in_words());
     }
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "after-rotation"}});
-    create(fronts.plane.server("older"), ACCOUNTS, &account).await;
+    fronts
+        .plane
+        .server("older")
+        .create(ACCOUNTS, &account)
+        .await;
     for (name, lines) in &mut watches {
         let seen = is_told(lines, "after-rotation").await;
         assert!(seen, "{name}: the watch did not outlive it");

@@ -2,43 +2,16 @@
 
 use peerage_http::{Pem, testing::Authority};
 use peerage_testkit::cluster::until;
+use peerage_testkit::kube::leases::{LEASES, lease, let_gateways_read};
 use peerage_testkit::kube::{Apiserver, Backend, ControlPlane, Gateway, RunningGateway};
+use peerage_testkit::odd::{ODDITIES, Odd};
 use peerage_testkit::pki::SERVER_NAME;
 use peerage_testkit::wire::Outgoing;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::odd::{ODDITIES, Odd};
-use super::{create, get, send, start};
+use super::{get, send};
+use crate::ours::start;
 use crate::versions::{self, NEWER_ONLY};
-
-const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
-const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system";
-
-/// An identity Lease, with an address or without.
-fn lease(name: &str, address: Option<&str>) -> Value {
-    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ");
-    let mut lease = json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": name, "labels": {"apiserver.kubernetes.io/identity": "kube-apiserver"}},
-        "spec": {"holderIdentity": format!("{name}_1"), "leaseDurationSeconds": 3600, "renewTime": now.to_string()},
-    });
-    if let Some(address) = address {
-        lease["metadata"]["annotations"] = json!({"kubernetes.io/peer-advertise-address": address});
-    }
-    lease
-}
-
-async fn let_read_leases(server: &Apiserver) {
-    let named = json!({"name": "peerage-gateway", "namespace": "kube-system"});
-    let rbac = "rbac.authorization.k8s.io";
-    let role = json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": named,
-        "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list", "watch"]}]});
-    let binding = json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": named,
-        "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "peerage-gateway"},
-        "subjects": [{"apiGroup": rbac, "kind": "User", "name": "peerage-gateway"}]});
-    create(server, &format!("{ROLES}/roles"), &role).await;
-    create(server, &format!("{ROLES}/rolebindings"), &binding).await;
-}
 
 async fn knows(gateway: &RunningGateway, server: &Apiserver) {
     let address = server.address().to_string();
@@ -71,18 +44,18 @@ async fn a_late_address_is_used_and_a_forged_one_learns_nothing() {
         .start()
         .await;
     let (older, newer) = (plane.server("older"), plane.server("newer"));
-    let_read_leases(older).await;
+    let_gateways_read(older).await;
     // An impostor: its certificate has the right name, by an authority that nobody knows.
     let forged = Authority::new("nobody").server("kube-apiserver", &[SERVER_NAME]);
     let forged = (Pem::bytes(forged.certificate), Pem::bytes(forged.key));
     let impostor = Odd::with(forged, |_| None).await;
-    create(older, LEASES, &lease("apiserver-late", None)).await;
-    create(
-        older,
-        LEASES,
-        &lease("apiserver-forged", Some(&impostor.address.to_string())),
-    )
-    .await;
+    older.create(LEASES, &lease("apiserver-late", None)).await;
+    older
+        .create(
+            LEASES,
+            &lease("apiserver-forged", Some(&impostor.address.to_string())),
+        )
+        .await;
     let flags = ["--peers-from-leases"];
     let (sidecar, balancer) = tokio::join!(
         start(&plane, Gateway::beside(older).flags(&flags)),
@@ -123,7 +96,7 @@ async fn two_servers_of_one_host_name_are_both_used() {
     let plane = ControlPlane::on(Backend::Etcd("3.6")).start().await;
     let older = plane.start(spec(versions::older())).await;
     let newer = plane.start(spec(versions::newer())).await;
-    let_read_leases(&older).await;
+    let_gateways_read(&older).await;
     let flags = ["--peers-from-leases"];
     let (sidecar, balancer) = tokio::join!(
         start(&plane, Gateway::beside(&older).peer(&newer).flags(&flags)),

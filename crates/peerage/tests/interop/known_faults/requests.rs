@@ -9,7 +9,8 @@ use peerage_testkit::wire::{Answer, Outgoing};
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::{FRONTS, Fronts, create, get, header, send, start};
+use super::{FRONTS, Fronts, get, header, send};
+use crate::ours::start;
 use crate::versions::NEWER_ONLY;
 
 /// The answer without what differs from request to request.
@@ -108,7 +109,7 @@ async fn a_status_written_beside_the_older_server_can_be_sent_to_the_newest() {
     let _unchanged = fronts.served.read().await;
     for (name, gateway) in fronts.more(&["--writes=newest"]).await {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("status-{name}")}});
-        create(&gateway, "/api/v1/nodes", &node).await;
+        gateway.create("/api/v1/nodes", &node).await;
         let target = format!("/api/v1/nodes/status-{name}/status");
         let merge = "application/merge-patch+json";
         let known = json!({"status": {"nodeInfo": {"runningInUserNamespace": true}}});
@@ -232,8 +233,10 @@ async fn who_may_take_on_a_name_does_not_get_a_uid_with_it() {
         "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "alice"}],
         "roleRef": {"kind": "ClusterRole", "apiGroup": "rbac.authorization.k8s.io", "name": "names-only"}});
     let older = fronts.plane.server("older");
-    create(older, &format!("{rbac}/clusterroles"), &role).await;
-    create(older, &format!("{rbac}/clusterrolebindings"), &binding).await;
+    older.create(&format!("{rbac}/clusterroles"), &role).await;
+    older
+        .create(&format!("{rbac}/clusterrolebindings"), &binding)
+        .await;
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let ask = Outgoing::new("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews")
         .json("application/json", &review)
@@ -303,7 +306,7 @@ async fn watches_of_what_only_the_newer_server_has_end_with_their_clients() {
             open.push(gateway.client("admin").open(&watch).await.unwrap().1);
         }
         until("the newer server has them", || async {
-            watches(newer).await >= 60
+            newer.watches("storageversionmigrations").await >= 60
         })
         .await;
         let begun = std::time::Instant::now();
@@ -315,29 +318,13 @@ async fn watches_of_what_only_the_newer_server_has_end_with_their_clients() {
             }
         }
         until("the newer server has none", || async {
-            watches(newer).await == 0
+            newer.watches("storageversionmigrations").await == 0
         })
         .await;
         let took = begun.elapsed();
         println!("{name}: 60 watches let go of within {took:?}");
         assert!(took < Duration::from_secs(3), "{name}: {took:?}");
     }
-}
-
-/// Watches of what only it has that the newer server has under way.
-async fn watches(newer: &Apiserver) -> u64 {
-    let metrics = get(newer, "/metrics", "text/plain").await;
-    let text = String::from_utf8_lossy(&metrics.body).into_owned();
-    let of_it = |line: &&str| {
-        line.starts_with("apiserver_longrunning_requests{")
-            && line.contains("storageversionmigrations")
-            && line.contains("WATCH")
-    };
-    let numbers = text
-        .lines()
-        .filter(of_it)
-        .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
-    numbers.sum()
 }
 
 /// kubernetes/kubernetes#94301, kubernetes/kubeadm#1685: idle tunnels are cut.
@@ -356,12 +343,14 @@ async fn a_tunnel_stays_while_nothing_is_said_on_it() {
     tokio::time::sleep(Duration::from_secs(6)).await;
     let secret =
         |name: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}});
-    create(
-        fronts.plane.server("older"),
-        "/api/v1/namespaces/default/secrets",
-        &secret("after-a-while"),
-    )
-    .await;
+    fronts
+        .plane
+        .server("older")
+        .create(
+            "/api/v1/namespaces/default/secrets",
+            &secret("after-a-while"),
+        )
+        .await;
     for (name, mut body) in tunnels {
         // A frame has its object in one line.
         let line = timeout(Duration::from_secs(5), body.line()).await;

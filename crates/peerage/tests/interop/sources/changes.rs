@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use peerage_testkit::cluster::until;
+use peerage_testkit::kube::leases::{LEASES, let_gateways_read};
 use peerage_testkit::kube::{Apiserver, ApiserverSpec, Backend, ControlPlane, RunningGateway};
 use peerage_testkit::wire::{AGGREGATED, Answer, Incoming, Outgoing};
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::{LEASES, allow, gateway, post, serving, until_serving};
+use super::{gateway, serving, until_serving};
 use crate::versions::{self, NEWER_ONLY};
 
 const EVERYWHERE: &str = "/api/v1/namespaces/default";
@@ -105,7 +106,7 @@ async fn two_real_servers_of_one_host_name_are_named_and_both_used() {
     let plane = plane.server(older.own_proxy()).start().await;
     let older = plane.server("older");
     let (one, other) = tokio::join!(plane.start(twin()), plane.start(twin()));
-    allow(older).await;
+    let_gateways_read(older).await;
     let etcd = format!("--etcd-servers={}", plane.etcd().url());
     let by_leases = gateway(&plane, &[older], &["--peers-from-leases"]).await;
     let by_etcd = gateway(&plane, &[older], &[&etcd]).await;
@@ -261,7 +262,7 @@ async fn watches(gateway: &RunningGateway, users: &[String]) -> Vec<Watching> {
 
 async fn make(gateway: &RunningGateway, name: &str) {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-    post(gateway, MAPS, &map).await;
+    gateway.create(MAPS, &map).await;
 }
 
 /// How often certificate files were read anew.
@@ -315,7 +316,7 @@ async fn authorities_are_rotated_without_a_restart_of_the_gateway_or_a_lost_stre
         plane.start(files.server(&plane, "a")),
         plane.start(files.server(&plane, "b"))
     );
-    allow(&a).await;
+    let_gateways_read(&a).await;
     let flags = files.gateway(&plane);
     let mut flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     flags.push("--peers-from-leases");
@@ -411,7 +412,7 @@ async fn a_server_known_by_its_lease_goes_and_comes_back_where_it_was_and_elsewh
     let plane = plane.server(older.own_proxy()).start().await;
     let older = plane.server("older");
     let first = plane.start(newer()).await;
-    allow(older).await;
+    let_gateways_read(older).await;
     let gateway = gateway(&plane, &[older], &["--peers-from-leases"]).await;
     until_serving(&gateway, &[older, &first]).await;
     let everywhere = Steady::asks(&gateway, EVERYWHERE, is_ok);

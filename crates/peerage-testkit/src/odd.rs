@@ -1,4 +1,6 @@
 //! A server that is made up: it says that it is well, lists an API of its own, and answers as a test wants.
+//!
+//! [`serve`] is less: what answers as a function says, and nothing by itself.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -9,14 +11,15 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode};
 use peerage_http::tls::ServerTlsOptions;
 use peerage_http::{HttpService, Pem, Request, Response, Server, ServerOptions, ServerTls, body};
-use peerage_testkit::pki::Pki;
-use peerage_testkit::wire::AGGREGATED;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::pki::Pki;
+use crate::wire::AGGREGATED;
+
 /// Where the API is that only such servers have.
-pub(super) const ODDITIES: &str = "/apis/odd.example.com/v1/oddities";
+pub const ODDITIES: &str = "/apis/odd.example.com/v1/oddities";
 const VERBS: [&str; 8] = [
     "create",
     "delete",
@@ -30,12 +33,39 @@ const VERBS: [&str; 8] = [
 
 type Answering = dyn Fn(&Parts) -> Option<Response> + Send + Sync;
 
-/// One that runs.
-pub(super) struct Odd {
-    pub(super) url: String,
-    pub(super) address: SocketAddr,
+/// One that runs, until it is dropped.
+pub struct Odd {
+    /// `https://` and where it listens.
+    pub url: String,
+    /// Where it listens.
+    pub address: SocketAddr,
     shared: Arc<Told>,
     _stop: DropGuard,
+}
+
+/// The certificate and the key that all servers of a control plane have here.
+pub fn shared_pair(pki: &Pki) -> (Pem, Pem) {
+    let file = |name: &str| Pem::file(pki.file(name));
+    (file("server.crt"), file("server.key"))
+}
+
+/// Answers all requests, whose bodies are not read, as a function says, with a certificate and its key; where it listens,
+/// and what stops it when it is dropped.
+pub async fn serve<F: Future<Output = Response> + Send + 'static>(
+    (certificate, key): (Pem, Pem),
+    answer: impl Fn(Parts) -> F + Clone + Send + Sync + 'static,
+) -> (SocketAddr, DropGuard) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let tls = ServerTls::load(ServerTlsOptions::new(certificate, key)).unwrap();
+    let service = HttpService::new(tower::service_fn(move |request: Request| {
+        let answer = answer(request.into_parts().0);
+        async move { Ok::<_, Infallible>(answer.await) }
+    }));
+    let stop = CancellationToken::new();
+    let options = ServerOptions::default();
+    tokio::spawn(Server::serve(listener, tls, service, options, stop.clone()));
+    (address, stop.drop_guard())
 }
 
 /// What it was asked and says of itself.
@@ -47,68 +77,60 @@ struct Told {
 
 /// A request as it came.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub struct Asked {
     /// The method and the target.
-    pub(super) line: String,
+    pub line: String,
     /// As whom, in the header of front proxies.
-    pub(super) user: Option<String>,
+    pub user: Option<String>,
 }
 
 impl Odd {
     /// With the certificate that all servers of a control plane have here.
-    pub(super) async fn start(
+    pub async fn start(
         pki: &Pki,
         answer: impl Fn(&Parts) -> Option<Response> + Send + Sync + 'static,
     ) -> Odd {
-        let pair = (
-            Pem::file(pki.file("server.crt")),
-            Pem::file(pki.file("server.key")),
-        );
-        Odd::with(pair, answer).await
+        Odd::with(shared_pair(pki), answer).await
     }
 
     /// With a certificate of its own. What a test does not answer is answered as a plain server would.
-    pub(super) async fn with(
-        (certificate, key): (Pem, Pem),
+    pub async fn with(
+        pair: (Pem, Pem),
         answer: impl Fn(&Parts) -> Option<Response> + Send + Sync + 'static,
     ) -> Odd {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let tls = ServerTls::load(ServerTlsOptions::new(certificate, key)).unwrap();
         let shared = Arc::new(Told {
             ready: AtomicBool::new(true),
             asked: Mutex::default(),
             answer: Box::new(answer),
         });
         let told = shared.clone();
-        let service = HttpService::new(tower::service_fn(move |request: Request| {
-            let answer = told.answer(&request.into_parts().0);
-            async move { Ok::<_, Infallible>(answer) }
-        }));
-        let stop = CancellationToken::new();
-        let options = ServerOptions::default();
-        tokio::spawn(Server::serve(listener, tls, service, options, stop.clone()));
+        let (address, stop) = serve(pair, move |request| {
+            std::future::ready(told.answer(&request))
+        })
+        .await;
         Odd {
             url: format!("https://{address}"),
             address,
             shared,
-            _stop: stop.drop_guard(),
+            _stop: stop,
         }
     }
 
-    pub(super) fn set_ready(&self, ready: bool) {
+    /// Whether it says that it is ready.
+    pub fn set_ready(&self, ready: bool) {
         self.shared.ready.store(ready, Ordering::Relaxed);
     }
 
     /// What clients asked of it, the gateway's own questions left out.
-    pub(super) fn asked_by_clients(&self) -> Vec<Asked> {
+    pub fn asked_by_clients(&self) -> Vec<Asked> {
         let asked = self.asked().into_iter();
         asked
             .filter(|it| it.user.as_deref().is_some_and(|user| user == "admin"))
             .collect()
     }
 
-    pub(super) fn asked(&self) -> Vec<Asked> {
+    /// What it was asked.
+    pub fn asked(&self) -> Vec<Asked> {
         self.shared.asked.lock().unwrap().clone()
     }
 }
@@ -131,7 +153,7 @@ impl Told {
             }
             "/api" => document(&list(&[json!({"metadata": {}, "versions": [
                 {"version": "v1", "freshness": "Current", "resources": [resource("oddpods", json!("Odd"))]}]})])),
-            "/apis" => document(&list(&[group("odd.example.com", "oddities")])),
+            "/apis" => document(&list(&[group("odd.example.com", "v1", &["oddities"])])),
             "/api/v1" => legacy_list("v1", &["oddpods"]),
             "/apis/odd.example.com/v1" => legacy_list("odd.example.com/v1", &["oddities"]),
             _ => text(StatusCode::NOT_FOUND, "404 page not found\n"),
@@ -139,14 +161,16 @@ impl Told {
     }
 }
 
-/// A group of version `v1` with one resource.
-pub(super) fn group(name: &str, plural: &str) -> Value {
+/// A group of one version with these resources.
+pub fn group(name: &str, version: &str, plurals: &[&str]) -> Value {
+    let resources = plurals.iter().map(|plural| resource(plural, json!("Odd")));
+    let resources: Vec<Value> = resources.collect();
     json!({"metadata": {"name": name}, "versions": [
-        {"version": "v1", "freshness": "Current", "resources": [resource(plural, json!("Odd"))]}]})
+        {"version": version, "freshness": "Current", "resources": resources}]})
 }
 
 /// A resource with all verbs.
-pub(super) fn resource(plural: &str, kind: Value) -> Value {
+pub fn resource(plural: &str, kind: Value) -> Value {
     let kind = match kind {
         Value::String(kind) => json!({"group": "", "version": "", "kind": kind}),
         other => other,
@@ -155,7 +179,7 @@ pub(super) fn resource(plural: &str, kind: Value) -> Value {
 }
 
 /// The legacy list of a version with these resources.
-pub(super) fn legacy_list(version: &str, plurals: &[&str]) -> Response {
+pub fn legacy_list(version: &str, plurals: &[&str]) -> Response {
     let one = |plural: &&str| json!({"name": plural, "singularName": "odd", "namespaced": false, "kind": "Odd", "verbs": VERBS});
     let resources: Vec<_> = plurals.iter().map(one).collect();
     json_answer(
@@ -164,32 +188,33 @@ pub(super) fn legacy_list(version: &str, plurals: &[&str]) -> Response {
 }
 
 /// An aggregated document of these groups.
-pub(super) fn list(groups: &[Value]) -> Value {
+pub fn list(groups: &[Value]) -> Value {
     json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": groups})
 }
 
 /// An aggregated document as an answer.
-pub(super) fn document(list: &Value) -> Response {
+pub fn document(list: &Value) -> Response {
     let mut answer = text(StatusCode::OK, &list.to_string());
     set(&mut answer, "content-type", AGGREGATED);
     answer
 }
 
-fn json_answer(body: &Value) -> Response {
+/// JSON as an answer.
+pub fn json_answer(body: &Value) -> Response {
     let mut answer = text(StatusCode::OK, &body.to_string());
     set(&mut answer, "content-type", "application/json");
     answer
 }
 
 /// An answer with a body.
-pub(super) fn text(status: StatusCode, text: &str) -> Response {
+pub fn text(status: StatusCode, text: &str) -> Response {
     let mut answer = Response::new(body::full(text.to_owned()));
     *answer.status_mut() = status;
     answer
 }
 
 /// Sets a header of an answer.
-pub(super) fn set(answer: &mut Response, name: &'static str, value: &str) {
+pub fn set(answer: &mut Response, name: &'static str, value: &str) {
     let value = HeaderValue::from_str(value).unwrap();
     answer
         .headers_mut()
