@@ -3,10 +3,10 @@
 //!
 //! Peerage's columns are asserted, and of the pairs that the README quotes, that Kubernetes' column is another. That is
 //! written down as it was seen, `target/interop/table-OLDER-NEWER.json`, of which `interop/matrix` makes the tables in
-//! docs/interop.md. A number is a subject, which may have several rows. The
-//! rows run one after the other on one control plane, because most of them stop or pause servers.
+//! docs/interop.md; only then all faults are complained of together. A number is a subject, which may have several rows.
+//! The rows run one after the other on one control plane, because most of them stop or pause servers.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use peerage_testkit::cluster::until;
@@ -15,6 +15,7 @@ use peerage_testkit::wire::{Answer, Outgoing};
 use serde::Serialize;
 use tokio::time::{sleep, timeout};
 
+use crate::ours::start;
 use crate::versions::{self, NEWER_ONLY};
 
 mod definitions;
@@ -46,6 +47,9 @@ struct Row {
     /// Where it goes wrong in merging discovery, which kube-apiservers before 1.35 do not do.
     #[serde(skip)]
     in_merging: bool,
+    /// What is not as expected, to be complained of when all rows are written down.
+    #[serde(skip)]
+    faults: Vec<String>,
 }
 
 /// The pairs of which the README says what Kubernetes' own proxy does. Of others only Peerage's columns are asserted.
@@ -62,14 +66,10 @@ impl World {
             .server(spec(versions::newer(), "newer-b"))
             .start()
             .await;
-        let executable = Path::new(env!("CARGO_BIN_EXE_peerage"));
         let [older, a, b] = ["older", "newer-a", "newer-b"].map(|name| plane.server(name));
         let sidecar = Gateway::beside(older).peer(a).peer(b);
         let balancer = Gateway::balancing(&[older, a, b]);
-        let (sidecar, balancer) = tokio::join!(
-            sidecar.start(executable, plane.pki(), plane.directory()),
-            balancer.start(executable, plane.pki(), plane.directory()),
-        );
+        let (sidecar, balancer) = tokio::join!(start(&plane, sidecar), start(&plane, balancer));
         versions::acquaint(older).await;
         World {
             sidecar,
@@ -215,16 +215,14 @@ impl Seen {
 
 impl Row {
     /// Both gateways have to fit.
-    fn expect(self, fits: impl Fn(&str) -> bool) -> Row {
-        let (row, what, words) = (self.row, self.what, &self.balancer);
-        assert!(fits(words), "row {row}, {what}: {words}");
+    fn expect(mut self, fits: impl Fn(&str) -> bool) -> Row {
+        self.fault_unless(fits(&self.balancer), "balancer", &self.balancer.clone());
         self.expect_beside(fits)
     }
 
     /// The one beside the older server has to fit; a balancer has nothing of its own to show.
     fn expect_beside(mut self, fits: impl Fn(&str) -> bool) -> Row {
-        let (row, what, words) = (self.row, self.what, &self.sidecar);
-        assert!(fits(words), "row {row}, {what}: {words}");
+        self.fault_unless(fits(&self.sidecar), "sidecar", &self.sidecar.clone());
         self.kubernetes_too = fits(&self.kubernetes);
         self
     }
@@ -235,15 +233,20 @@ impl Row {
         self
     }
 
-    /// Panics when Kubernetes' own proxy does it as well, in a pair of which the README says that it does not.
-    fn is_better(&self, older: &str, newer: &str) {
+    /// It is a fault when Kubernetes' own proxy does it as well, in a pair of which the README says that it does not.
+    fn expect_better(&mut self, older: &str, newer: &str) {
         let quoted = QUOTED.contains(&(older, newer));
         if quoted && (versions::merges_discovery(older) || !self.in_merging) {
-            let (row, what, words) = (self.row, self.what, &self.kubernetes);
-            assert!(
-                !self.kubernetes_too,
-                "row {row}, {what}: Kubernetes: {words}"
-            );
+            let other = !self.kubernetes_too;
+            self.fault_unless(other, "Kubernetes, too", &self.kubernetes.clone());
+        }
+    }
+
+    fn fault_unless(&mut self, right: bool, whose: &str, words: &str) {
+        if !right {
+            let Row { row, what, .. } = self;
+            self.faults
+                .push(format!("row {row}, {what}: {whose}: {words}"));
         }
     }
 
@@ -256,6 +259,7 @@ impl Row {
             balancer,
             kubernetes_too: false,
             in_merging: false,
+            faults: Vec::new(),
         }
     }
 }
@@ -286,10 +290,16 @@ async fn every_row_is_better_than_kubernetes_own_proxy_beside_it() {
         rows.push(records::beside_an_old_server().await);
     }
     rows.sort_by_key(|row| row.row);
-    write(&rows);
-    for row in &rows {
-        row.is_better(&versions::older(), &versions::newer());
+    for row in &mut rows {
+        row.expect_better(&versions::older(), &versions::newer());
     }
+    write(&rows);
+    let faults: Vec<&str> = rows
+        .iter()
+        .flat_map(|row| &row.faults)
+        .map(String::as_str)
+        .collect();
+    assert!(faults.is_empty(), "{faults:#?}");
 }
 
 fn write(rows: &[Row]) {

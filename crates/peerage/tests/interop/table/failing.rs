@@ -35,7 +35,13 @@ pub(super) async fn while_servers_fail(world: &World) -> Vec<Row> {
         .await;
     rows.push(row.expect(refused_for_now));
     later(Duration::from_secs(16)).await;
-    let row = world.ask(5, "the same 16 s later", &read).await;
+    let row = world
+        .ask(
+            5,
+            "a read 16 s after the last newer server was killed",
+            &read,
+        )
+        .await;
     rows.push(row.expect(refused_for_now));
     let listed = world
         .each(&Outgoing::get_as("/apis", AGGREGATED))
@@ -81,7 +87,11 @@ async fn while_newer_ones_restart_cleanly(world: &World) -> Vec<Row> {
         .each(&Outgoing::get_as("/apis", AGGREGATED))
         .await
         .map(|it| freshness(&it));
-    let row = Row::of(18, "their API in discovery then", listed);
+    let row = Row::of(
+        18,
+        "the newer servers' API in discovery while they restart cleanly",
+        listed,
+    );
     let listed = row.expect(|words| words == "Stale");
     a.spawn();
     b.spawn();

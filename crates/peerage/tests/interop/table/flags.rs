@@ -3,6 +3,7 @@
 use tokio::process::Command;
 
 use super::{Row, World, has};
+use crate::ours::executable;
 use crate::versions;
 
 /// What a server and gateways do whom nobody told whose certificates to believe of peers.
@@ -36,7 +37,7 @@ async fn gateway(world: &World, servers: &[&str]) -> String {
         let path = world.plane.pki().file(name);
         format!("--{flag}={}", path.display())
     };
-    let output = Command::new(env!("CARGO_BIN_EXE_peerage"))
+    let output = Command::new(executable())
         .args(["gateway", "--bind-address=127.0.0.1", "--secure-port=0"])
         .args([
             file("tls-cert-file", "server.crt"),

@@ -1,22 +1,18 @@
 //! Rows that want a peer that does as it is told: 4, 11 and 22. It is registered as kube-apiservers register themselves,
 //! by a Lease and an endpoint key, so that the older server takes it for one; the gateways find it by its Lease.
 
-use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::{HeaderValue, StatusCode, header};
+use http::StatusCode;
 use peerage_etcd::{EtcdOptions, EtcdStore};
-use peerage_http::tls::ServerTlsOptions;
-use peerage_http::{HttpService, Pem, Request, Response, Server, ServerOptions, ServerTls, body};
+use peerage_http::Response;
 use peerage_store::StoreExt as _;
+use peerage_testkit::odd::{self, Odd};
 use peerage_testkit::pki::Pki;
 use peerage_testkit::wire::{AGGREGATED, Outgoing};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::records::{Finders, all_serve, register, register_again, withdraw};
 use super::{Row, Seen, World, has, later, send_each};
@@ -39,34 +35,16 @@ struct Orders {
 }
 
 struct StandIn {
-    address: SocketAddr,
+    server: Odd,
     orders: Arc<Orders>,
-    _stop: DropGuard,
 }
 
 impl StandIn {
     async fn start(pki: &Pki) -> StandIn {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let pair = ServerTlsOptions::new(
-            Pem::file(pki.file("server.crt")),
-            Pem::file(pki.file("server.key")),
-        );
-        let tls = ServerTls::load(pair).unwrap();
         let orders: Arc<Orders> = Arc::default();
         let told = orders.clone();
-        let service = HttpService::new(tower::service_fn(move |request: Request| {
-            let answer = told.answer(request.uri().path());
-            async move { Ok::<_, Infallible>(answer) }
-        }));
-        let stop = CancellationToken::new();
-        let options = ServerOptions::default();
-        tokio::spawn(Server::serve(listener, tls, service, options, stop.clone()));
-        StandIn {
-            address,
-            orders,
-            _stop: stop.drop_guard(),
-        }
+        let server = Odd::start(pki, move |request| told.answer(request.uri.path())).await;
+        StandIn { server, orders }
     }
 
     /// Takes its place among the servers.
@@ -75,15 +53,15 @@ impl StandIn {
             "kind": "Endpoints", "apiVersion": "v1",
             "metadata": {"labels": {"apiserverIdentity": NAME}},
             "subsets": [{
-                "addresses": [{"ip": self.address.ip()}],
-                "ports": [{"name": "https", "port": self.address.port(), "protocol": "TCP"}],
+                "addresses": [{"ip": self.server.address.ip()}],
+                "ports": [{"name": "https", "port": self.server.address.port(), "protocol": "TCP"}],
             }],
         });
         let etcd = EtcdOptions::new([world.plane.etcd().url()]);
         let etcd = EtcdStore::connect(etcd).await.unwrap();
         let key = format!("/registry/peerserverleases/{NAME}");
         etcd.create(key, endpoints.to_string(), 0).await.unwrap();
-        let address = self.address.to_string();
+        let address = self.server.address.to_string();
         register(world.server("older"), "kube-system", NAME, &address).await;
     }
 
@@ -99,87 +77,40 @@ impl StandIn {
 
 impl Orders {
     /// What its own group has.
-    fn resources(&self) -> Vec<Resource> {
-        let mut resources = vec![("things", "Thing")];
-        if self.grown.load(Ordering::Relaxed) {
-            resources.push(("laters", "Later"));
+    fn resources(&self) -> &'static [&'static str] {
+        match self.grown.load(Ordering::Relaxed) {
+            true => &["things", "laters"],
+            false => &["things"],
         }
-        resources
     }
 
-    fn answer(&self, path: &str) -> Response {
+    fn answer(&self, path: &str) -> Option<Response> {
         let silent = self.silent.load(Ordering::Relaxed);
-        match path {
-            "/readyz" => Response::new(body::full("ok")),
-            "/version" => say(&json!({"major": "1", "minor": "37", "gitVersion": "v1.37.2"})),
-            "/api" | "/apis" if silent => status(StatusCode::INTERNAL_SERVER_ERROR),
-            "/api" => aggregated(&json!([group("", "v1", &[("oddities", "Oddity")])])),
-            "/apis" => aggregated(&self.groups()),
-            "/api/v1" => say(&list("v1", &[("oddities", "Oddity")])),
-            "/apis/standin.example.com/v1" => say(&list(VERSION, &self.resources())),
-            "/apis/autoscaling/v3" => say(&list("autoscaling/v3", &[("scalers", "Scaler")])),
-            THINGS | LATER => say(&json!({"kind": "List", "apiVersion": "v1", "items": []})),
+        Some(match path {
+            "/version" => {
+                odd::json_answer(&json!({"major": "1", "minor": "37", "gitVersion": "v1.37.2"}))
+            }
+            "/api" | "/apis" if silent => odd::text(StatusCode::INTERNAL_SERVER_ERROR, ""),
+            "/apis" => odd::document(&odd::list(&self.groups())),
+            "/apis/standin.example.com/v1" => odd::legacy_list(VERSION, self.resources()),
+            "/apis/autoscaling/v3" => odd::legacy_list("autoscaling/v3", &["scalers"]),
+            THINGS | LATER => {
+                odd::json_answer(&json!({"kind": "List", "apiVersion": "v1", "items": []}))
+            }
             _ if path.starts_with(THINGS) => {
-                let mut response = status(StatusCode::TEMPORARY_REDIRECT);
-                let elsewhere = HeaderValue::from_static(ELSEWHERE);
-                response.headers_mut().insert(header::LOCATION, elsewhere);
+                let mut response = odd::text(StatusCode::TEMPORARY_REDIRECT, "");
+                odd::set(&mut response, "location", ELSEWHERE);
                 response
             }
-            _ => status(StatusCode::NOT_FOUND),
-        }
+            _ => return None,
+        })
     }
 
     /// Its own group, and a version of a group that all servers have.
-    fn groups(&self) -> Value {
-        let common = group("autoscaling", "v3", &[("scalers", "Scaler")]);
-        json!([group(GROUP, "v1", &self.resources()), common])
+    fn groups(&self) -> [Value; 2] {
+        let common = odd::group("autoscaling", "v3", &["scalers"]);
+        [odd::group(GROUP, "v1", self.resources()), common]
     }
-}
-
-type Resource = (&'static str, &'static str);
-
-/// A group of an aggregated document.
-fn group(name: &str, version: &str, resources: &[Resource]) -> Value {
-    let resource = |(name, kind): &Resource| {
-        json!({"resource": name, "responseKind": {"group": "", "version": "", "kind": kind},
-            "scope": "Cluster", "singularResource": kind.to_lowercase(), "verbs": ["get", "list"]})
-    };
-    let resources: Vec<Value> = resources.iter().map(resource).collect();
-    let version = json!({"version": version, "resources": resources, "freshness": "Current"});
-    json!({"metadata": {"name": name}, "versions": [version]})
-}
-
-/// A group-version's own list.
-fn list(version: &str, resources: &[Resource]) -> Value {
-    let resource = |(name, kind): &Resource| {
-        json!({"name": name, "singularName": kind.to_lowercase(), "namespaced": false, "kind": kind,
-            "verbs": ["get", "list"]})
-    };
-    let resources: Vec<Value> = resources.iter().map(resource).collect();
-    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": resources})
-}
-
-fn status(status: StatusCode) -> Response {
-    let mut response = Response::new(body::empty());
-    *response.status_mut() = status;
-    response
-}
-
-fn say(value: &Value) -> Response {
-    typed(value, "application/json")
-}
-
-fn aggregated(groups: &Value) -> Response {
-    let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",
-        "metadata": {}, "items": groups});
-    typed(&list, AGGREGATED)
-}
-
-fn typed(value: &Value, media: &'static str) -> Response {
-    let mut response = Response::new(body::full(value.to_string()));
-    let media = HeaderValue::from_static(media);
-    response.headers_mut().insert(header::CONTENT_TYPE, media);
-    response
 }
 
 pub(super) async fn with_a_peer_that_does_as_told(world: &World, finders: &Finders) -> Vec<Row> {
@@ -198,7 +129,9 @@ pub(super) async fn with_a_peer_that_does_as_told(world: &World, finders: &Finde
 
     stand_in.orders.silent.store(true, Ordering::Relaxed);
     register_again(world.server("older"), NAME).await;
-    finders.fail_to_read(&stand_in.address.to_string()).await;
+    finders
+        .fail_to_read(&stand_in.server.address.to_string())
+        .await;
     later(Duration::from_secs(3)).await;
     let what = "a read at a peer that has just failed to say what it serves";
     let row = ask(finders, world, what, THINGS).await;
@@ -226,14 +159,15 @@ async fn ask(finders: &Finders, world: &World, what: &'static str, target: &str)
 async fn order_of_versions(finders: &Finders, world: &World) -> Row {
     let read = Outgoing::get_as("/apis", AGGREGATED);
     let seen = send_each(finders.ways(world), "admin", &read).await;
-    let versions = |seen: Seen| {
-        let document = seen.answer.unwrap().json();
-        let groups = document["items"].as_array().unwrap().iter();
-        let mut named = groups.filter(|group| group["metadata"]["name"] == "autoscaling");
-        let versions = named.next().unwrap()["versions"].as_array().unwrap().iter();
+    let listed = |seen: &Seen| {
+        let document = seen.answer.as_ref()?.json();
+        let mut groups = document["items"].as_array()?.iter();
+        let group = groups.find(|group| group["metadata"]["name"] == "autoscaling")?;
+        let versions = group["versions"].as_array()?.iter();
         let versions = versions.filter_map(|version| version["version"].as_str());
-        versions.collect::<Vec<_>>().join(", ")
+        Some(versions.collect::<Vec<_>>().join(", "))
     };
+    let versions = |seen: Seen| listed(&seen).unwrap_or_else(|| seen.words());
     let what = "versions of a group of which a peer has a newer one, in order";
     let row = Row::of(11, what, seen.map(versions));
     row.expect(|words| words == "v3, v2, v1")
@@ -244,7 +178,9 @@ async fn a_redirect(finders: &Finders, world: &World) -> Row {
     let read = Outgoing::new("GET", &format!("{THINGS}/moved"));
     let seen = send_each(finders.ways(world), "admin", &read).await;
     let location = |seen: Seen| {
-        let answer = seen.answer.unwrap();
+        let Some(answer) = &seen.answer else {
+            return seen.words();
+        };
         let location = answer.head.header("location").unwrap_or("none");
         match location.strip_prefix("https://") {
             Some(there) => format!(

@@ -1,7 +1,7 @@
 //! Rows while all servers are there.
 
 use peerage_testkit::cluster::until;
-use peerage_testkit::wire::Outgoing;
+use peerage_testkit::wire::{Answer, Outgoing};
 use serde_json::{Value, json};
 
 use super::{Row, World, has};
@@ -69,7 +69,10 @@ async fn targets(world: &World) -> Row {
         let id = format!("11111111-0000-4000-8000-00000000000{at}");
         let target = format!("{NEWER_ONLY}/a%2Fb?z=1&a=%41&b;c=2&watch=");
         let ask = Outgoing::new("GET", &target).header("Audit-Id", &id);
-        way.client("admin").send(&ask).await.unwrap();
+        if let Err(error) = way.client("admin").send(&ask).await {
+            seen.push(error.to_string());
+            continue;
+        }
         let mut event = Value::Null;
         until("a newer server audited it", || {
             let both = ["newer-a", "newer-b"].map(|name| world.server(name).audit());
@@ -96,7 +99,9 @@ async fn headers_once(world: &World) -> Row {
         .each(&Outgoing::new("GET", NEWER_ONLY))
         .await
         .map(|seen| {
-            let head = seen.answer.unwrap().head;
+            let Some(Answer { head, .. }) = &seen.answer else {
+                return seen.words();
+            };
             let count = |name: &str| {
                 let named = |(n, _): &&(String, String)| n.eq_ignore_ascii_case(name);
                 head.headers.iter().filter(named).count()
