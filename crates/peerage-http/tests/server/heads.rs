@@ -1,0 +1,157 @@
+//! Request heads: targets, and what two readers could read in two ways.
+
+use std::sync::Arc;
+
+use http::header::CONTENT_LENGTH;
+use peerage_http::{Response, ServerOptions, ServerTls, body};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::common::{LONG, serve};
+use crate::{plain, say};
+
+#[tokio::test]
+async fn the_request_target_reaches_the_service_byte_for_byte() {
+    let server = plain(ServerOptions::default()).await;
+    for target in [
+        "/a%2Fb//../c/?z=1&&a=%zz;b&q",
+        "//x/y",
+        "/%C3%A9~!$&'()*+,;=:@",
+        "/é",
+        "/?",
+        "/a|b{c}\"d\\e",
+    ] {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let answer = say(&server, request.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{target}: {answer}");
+        assert_eq!(answer.rsplit("\r\n").next().unwrap(), target);
+    }
+}
+
+#[tokio::test]
+async fn a_target_that_is_none_is_a_bad_request() {
+    let server = plain(ServerOptions::default()).await;
+    for line in [
+        &b"GET /a<b HTTP/1.1"[..],
+        b"GET /\xff HTTP/1.1",
+        b"nonsense",
+    ] {
+        let request = [line, b"\r\nHost: x\r\nConnection: close\r\n\r\n"].concat();
+        let answer = say(&server, &request).await;
+        assert!(
+            answer.starts_with("HTTP/1.1 400")
+                && answer.contains(r#""reason":"BadRequest","code":400}"#),
+            "{}: {answer}",
+            String::from_utf8_lossy(line)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_two_readers_could_read_in_two_ways_is_refused_and_the_connection_closed() {
+    let server = plain(ServerOptions::default()).await;
+    for (head, status) in [
+        ("GET /a HTTP/1.1\r\n", "400"),
+        ("GET /a HTTP/1.1\r\nHost: x\r\nHost: y\r\n", "400"),
+        ("GET /a HTTP/1.1\r\nHost: x/y z\r\n", "400"),
+        ("CONNECT other:443 HTTP/1.1\r\nHost: x\r\n", "400"),
+        ("GET other:443 HTTP/1.1\r\nHost: x\r\n", "400"),
+        ("GET a HTTP/1.1\r\nHost: x\r\n", "400"),
+        (
+            "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n",
+            "501",
+        ),
+        (
+            "POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+            "501",
+        ),
+        ("POST /a HTTP/1.1\r\nHost: x\r\nExpect: 200-ok\r\n", "417"),
+        ("GET /a HTTP/1.1\r\nHost: x\r\nExpect: 100\r\n", "417"),
+    ] {
+        let answer = say(&server, format!("{head}\r\n").as_bytes()).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}"))
+                && answer.contains(&format!(r#""code":{status}}}"#)),
+            "{head}: {answer}"
+        );
+    }
+    for head in [
+        "GET /a HTTP/1.0\r\n",
+        "GET /a HTTP/1.1\r\nConnection: close\r\nHost: \r\n",
+        "GET /a HTTP/1.1\r\nConnection: close\r\nHost: [::1]:80\r\n",
+        "GET http://x/a HTTP/1.1\r\nConnection: close\r\nHost: x\r\n",
+        "OPTIONS * HTTP/1.1\r\nConnection: close\r\nHost: x\r\n",
+        "POST /a HTTP/1.1\r\nConnection: close\r\nHost: x\r\nTransfer-Encoding: Chunked\r\n",
+        "GET /a HTTP/1.1\r\nConnection: close\r\nHost: x\r\nExpect: \r\n",
+        "GET /a HTTP/1.1\r\nConnection: close\r\nHost: x\r\nExpect: a, 100-Continue\r\n",
+    ] {
+        let answer = say(&server, format!("{head}\r\n").as_bytes()).await;
+        assert!(
+            ["HTTP/1.0 200", "HTTP/1.1 200"]
+                .iter()
+                .any(|ok| answer.starts_with(ok)),
+            "{head}: {answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_piece_of_an_answer_that_looks_like_a_refusal_is_left_alone() {
+    let piece = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\
+                 date: Sun, 29 Nov 2026 20:18:01 GMT\r\n\r\n";
+    let read = Arc::new(Notify::new());
+    let goes_on = read.clone();
+    let server = serve(ServerTls::plain(), ServerOptions::default(), move |_| {
+        let (mut sender, body) = body::channel(1);
+        let goes_on = goes_on.clone();
+        tokio::spawn(async move {
+            sender.send_data("first".into()).await.unwrap();
+            goes_on.notified().await;
+            sender.send_data(piece.into()).await.unwrap();
+        });
+        let mut response = Response::new(body);
+        let length = ("first".len() + piece.len()).into();
+        response.headers_mut().insert(CONTENT_LENGTH, length);
+        std::future::ready(response)
+    })
+    .await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let request = b"GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"first") {
+        answer.push(timeout(LONG, stream.read_u8()).await.unwrap().unwrap());
+    }
+    read.notify_one();
+    let mut rest = String::new();
+    let ended = timeout(LONG, stream.read_to_string(&mut rest)).await;
+    ended.unwrap().unwrap();
+    assert_eq!(rest, piece);
+}
+
+#[tokio::test]
+async fn heads_over_the_limits_are_refused_and_large_ones_within_are_served() {
+    let server = plain(ServerOptions {
+        max_header_bytes: 100 << 10,
+        ..ServerOptions::default()
+    })
+    .await;
+    let head = |lines: usize, size: usize| {
+        let lines = format!("X-Remote-Group: {}\r\n", "g".repeat(size)).repeat(lines);
+        format!("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{lines}\r\n")
+    };
+    for (lines, size, status) in [
+        (1, 60 << 10, "200"),
+        (600, 100, "200"),
+        (1, 200 << 10, "431"),
+        (2100, 1, "431"),
+    ] {
+        let answer = say(&server, head(lines, size).as_bytes()).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{lines} lines of {size}: {answer:.100}"
+        );
+    }
+}
