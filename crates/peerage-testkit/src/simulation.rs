@@ -1,6 +1,6 @@
 //! Servers and their store disturbed under load: several servers on one store, replaced one at a time by a newer version
-//! and killed at random ([`run`]), or whatever else happens to them ([`run_while`]) or to the store alone ([`run_on`]),
-//! while clients use every verb and watch.
+//! and killed at random ([`run`]), or whatever happens to the store alone ([`run_on`]), while clients use every verb and
+//! watch.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -26,12 +26,13 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use fleet::Fleet;
 use history::{History, Truth};
-use watcher::Watcher;
-use writer::Writer;
+use watcher::{Seen, Watcher};
+use writer::{Model, Writer};
 
 use crate::seed;
 
@@ -137,6 +138,17 @@ impl Shared {
     pub fn told_to_wait(&self) -> u64 {
         self.told_to_wait.load(Ordering::Relaxed)
     }
+
+    /// What became of requests.
+    fn report(&self) -> Report {
+        Report {
+            requests: self.answered(),
+            told_to_wait: self.told_to_wait(),
+            lost_with_a_server: self.lost.load(Ordering::Relaxed),
+            uncertain: self.uncertain.load(Ordering::Relaxed),
+            ..Report::default()
+        }
+    }
 }
 
 /// Runs a rolling upgrade; panics with the seed and what is wrong.
@@ -150,10 +162,7 @@ pub async fn run(plan: Plan) -> Report {
 
 /// Runs the clients on servers of the older version for as long as they are disturbed; panics with the seed and what is
 /// wrong.
-pub async fn run_while(
-    plan: Plan,
-    disturb: impl AsyncFnOnce(&Fleet, &Shared, &mut StdRng),
-) -> Report {
+async fn run_while(plan: Plan, disturb: impl AsyncFnOnce(&Fleet, &Shared, &mut StdRng)) -> Report {
     let seed = plan.seed;
     eprintln!(
         "seed {seed}: {} servers, {} to {}",
@@ -164,54 +173,60 @@ pub async fn run_while(
     fleet.make_namespace(NAMESPACE).await;
     let history = History::follow(&plan.store).await;
     let shared = Arc::new(Shared::default());
-
-    let writers: Vec<_> = (0..4)
-        .map(|number| {
-            let kind = if number % 2 == 0 {
-                EVERYWHERE
-            } else {
-                NEWEST_ONLY
-            };
-            let writer = Writer::new(number, kind, fleet.clone(), shared.clone(), random.random());
-            tokio::spawn(writer.run())
-        })
-        .collect();
-    let watchers: Vec<_> = [EVERYWHERE, EVERYWHERE, NEWEST_ONLY]
-        .into_iter()
-        .map(|kind| {
-            let watcher = Watcher::new(kind, fleet.clone(), shared.clone(), random.random());
-            tokio::spawn(watcher.run())
-        })
-        .collect();
-
+    let clients = Clients::start(&fleet, &shared, &mut random);
     disturb(&fleet, &shared, &mut random).await;
-    shared.over.store(true, Ordering::Relaxed);
-
-    let mut models = Vec::new();
-    for writer in writers {
-        models.push(finished(writer, seed).await);
-    }
-    let truth = history.settled(CATCH_UP).await;
-    shared.truth.set(truth.clone()).unwrap();
-    let mut report = Report {
-        requests: shared.answered.load(Ordering::Relaxed),
-        told_to_wait: shared.told_to_wait.load(Ordering::Relaxed),
-        lost_with_a_server: shared.lost.load(Ordering::Relaxed),
-        uncertain: shared.uncertain.load(Ordering::Relaxed),
-        ..Report::default()
-    };
-    for watcher in watchers {
-        let seen = finished(watcher, seed).await;
-        seen.check(&truth);
-        report.events.push(seen.events());
-        report.relists += seen.segments.len().saturating_sub(1);
-    }
-    for model in &models {
-        model.check_at_the_end(&fleet).await;
-    }
+    let report = clients.finish(seed, &fleet, &shared, &history).await;
     fleet.stop().await;
     eprintln!("{report:?}");
     report
+}
+
+/// All clients of a run.
+struct Clients {
+    writers: Vec<JoinHandle<Model>>,
+    watchers: Vec<JoinHandle<Seen>>,
+}
+
+impl Clients {
+    fn start(fleet: &Arc<Fleet>, shared: &Arc<Shared>, random: &mut StdRng) -> Self {
+        let mut writers = Vec::new();
+        for (number, kind) in [EVERYWHERE, NEWEST_ONLY, EVERYWHERE, NEWEST_ONLY]
+            .into_iter()
+            .enumerate()
+        {
+            let writer = Writer::new(number, kind, fleet.clone(), shared.clone(), random.random());
+            writers.push(tokio::spawn(writer.run()));
+        }
+        let mut watchers = Vec::new();
+        for kind in [EVERYWHERE, EVERYWHERE, NEWEST_ONLY] {
+            let watcher = Watcher::new(kind, fleet.clone(), shared.clone(), random.random());
+            watchers.push(tokio::spawn(watcher.run()));
+        }
+        Self { writers, watchers }
+    }
+
+    /// Lets the writers end, then the watchers when they have been told of everything; what they saw is what the store
+    /// has, and what every server has.
+    async fn finish(self, seed: u64, fleet: &Fleet, shared: &Shared, history: &History) -> Report {
+        shared.over.store(true, Ordering::Relaxed);
+        let mut models = Vec::new();
+        for writer in self.writers {
+            models.push(finished(writer, seed).await);
+        }
+        let truth = history.settled(CATCH_UP).await;
+        shared.truth.set(truth.clone()).unwrap();
+        let mut report = shared.report();
+        for watcher in self.watchers {
+            let seen = finished(watcher, seed).await;
+            seen.check(&truth);
+            report.events.push(seen.events());
+            report.relists += seen.segments.len().saturating_sub(1);
+        }
+        for model in &models {
+            model.check_at_the_end(fleet).await;
+        }
+        report
+    }
 }
 
 /// Runs the clients on two servers of the newest version for as long as their store is disturbed; panics with the seed and
@@ -276,7 +291,7 @@ pub async fn traffic(shared: &Shared) {
     }
 }
 
-async fn finished<T>(task: tokio::task::JoinHandle<T>, seed: u64) -> T {
+async fn finished<T>(task: JoinHandle<T>, seed: u64) -> T {
     let waited = tokio::time::timeout(CATCH_UP, task).await;
     let joined = waited.unwrap_or_else(|_| panic!("seed {seed}: a client does not end"));
     joined.unwrap_or_else(|e| panic!("seed {seed}: {e}"))
