@@ -152,6 +152,39 @@ impl ServerProcess {
     }
 }
 
+/// A gateway in front of one server, as a balancer.
+pub struct GatewayProcess {
+    /// The process.
+    pub process: Daemon,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl GatewayProcess {
+    /// Starts `peerage gateway`; it is ready when this returns.
+    pub async fn start(executable: &Path, pki: &Pki, before: SocketAddr) -> Self {
+        let file = |flag: &str, name: &str| format!("--{flag}={}", pki.file(name).display());
+        let args = vec![
+            "gateway".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--secure-port=0".to_owned(),
+            "--admin-bind-address=".to_owned(),
+            format!("--peer=https://{before}"),
+            file("tls-cert-file", "server.crt"),
+            file("tls-private-key-file", "server.key"),
+            file("client-ca-file", "ca.crt"),
+            file("peer-ca-file", "ca.crt"),
+            file("proxy-client-cert-file", "front-proxy-client.crt"),
+            file("proxy-client-key-file", "front-proxy-client.key"),
+        ];
+        let (process, entry) = start("gateway", executable, pki.directory(), args, "ready").await;
+        Self {
+            address: entry["address"].as_str().unwrap().parse().unwrap(),
+            process,
+        }
+    }
+}
+
 /// What is audited: everything, without bodies.
 pub(crate) const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: Metadata\n";
 

@@ -14,7 +14,7 @@ use peerage_http::Pem;
 use peerage_testkit::cluster::{knows_peer_apis, until};
 use peerage_testkit::odd::{self, Odd, shared_pair};
 use peerage_testkit::pki::Pki;
-use peerage_testkit::process::{ServerProcess, ServerSpec, StoreProcess};
+use peerage_testkit::process::{GatewayProcess, ServerProcess, ServerSpec, StoreProcess};
 use peerage_testkit::wire::{Client, Outgoing};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
@@ -411,42 +411,6 @@ async fn servers_without_a_proxy_fail_where_it_would_be_needed() {
     }
 }
 
-/// `peerage gateway` before a server, and its URL.
-async fn gateway(pki: &Pki, before: &ServerProcess) -> (Child, String) {
-    let file = |flag: &str, name: &str| format!("--{flag}={}", pki.file(name).display());
-    let mut command = Command::new(executable());
-    command
-        .args(["gateway", "--bind-address=127.0.0.1", "--secure-port=0"])
-        .args(["--admin-bind-address=", "--exit-with-stdin"])
-        .arg("--log-format=json")
-        .arg(format!("--peer=https://{}", before.address))
-        .arg(file("tls-cert-file", "server.crt"))
-        .arg(file("tls-private-key-file", "server.key"))
-        .arg(file("client-ca-file", "ca.crt"))
-        .arg(file("peer-ca-file", "ca.crt"))
-        .arg(file("proxy-client-cert-file", "front-proxy-client.crt"))
-        .arg(file("proxy-client-key-file", "front-proxy-client.key"))
-        .env_remove("KUBECONFIG")
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
-    let mut child = command.spawn().unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let address = tokio::time::timeout(Duration::from_secs(60), async {
-        loop {
-            let line = lines.next_line().await.unwrap().unwrap();
-            let entry: Value = serde_json::from_str(&line).unwrap();
-            if entry["message"] == "ready" {
-                return entry["address"].as_str().unwrap().to_owned();
-            }
-        }
-    });
-    let address = address.await.unwrap();
-    // Somebody has to read on, or it waits.
-    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-    (child, format!("https://{address}"))
-}
-
 #[tokio::test]
 async fn a_gateway_is_known_for_one_by_whoever_asks() {
     let temp = tempfile::tempdir().unwrap();
@@ -457,7 +421,8 @@ async fn a_gateway_is_known_for_one_by_whoever_asks() {
         ..spec
     };
     let server = ServerProcess::start(executable(), &pki, &spec).await;
-    let (_running, url) = gateway(&pki, &server).await;
+    let gateway = GatewayProcess::start(executable(), &pki, server.address).await;
+    let url = format!("https://{}", gateway.address);
     // It names the server that answered to the administrator alone.
     for (user, says) in [
         ("alice", "a gateway"),
