@@ -4,9 +4,8 @@
 //! a peer is registered and to the view whether it serves an API. `now` is an argument.
 //!
 //! Invariants: a closed breaker opens after [`FAILURES_TO_OPEN`] failures in a row, of which those of one connection are
-//! one, and closes only by a success
-//! (the poller's `/readyz` is the half-open probe, so no client's request is spent on finding out); nothing here
-//! waits or allocates.
+//! one, and closes only by a success of what was begun after the last of them (the poller's `/readyz` is the half-open
+//! probe, so no client's request is spent on finding out); nothing here waits or allocates.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -27,6 +26,8 @@ const NEAR_MICROS: u64 = 16_384;
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     failures: AtomicU32,
+    /// All failures that there ever were.
+    ever: AtomicU64,
     /// The number of the connection that was counted last; 0 is no connection's.
     last_lost: AtomicU64,
     opened: Notify,
@@ -34,6 +35,10 @@ pub(crate) struct Health {
     latency_micros: AtomicU64,
     in_flight: AtomicUsize,
 }
+
+/// A moment: what begins then tells nothing of failures that come later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark(u64);
 
 /// What the candidates are ordered by; smaller is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,9 +62,16 @@ impl Rank {
 }
 
 impl Health {
-    /// A request or a poll reached the peer and got an answer in this time. Returns whether that closed the breaker.
-    pub(crate) fn succeeded(&self, took: Duration) -> bool {
-        let closed = self.failures.swap(0, Ordering::Relaxed) >= FAILURES_TO_OPEN;
+    /// To be had when a request or poll begins.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark(self.ever.load(Ordering::Relaxed))
+    }
+
+    /// A request or a poll that was begun at this moment reached the peer and got an answer in this time. Returns whether
+    /// that closed the breaker: a server that stops answers what it has in hand and takes nothing more.
+    pub(crate) fn succeeded(&self, begun: Mark, took: Duration) -> bool {
+        let is_news = self.ever.load(Ordering::Relaxed) == begun.0;
+        let closed = is_news && self.failures.swap(0, Ordering::Relaxed) >= FAILURES_TO_OPEN;
         let sample = u64::try_from(took.as_micros()).unwrap_or(u64::MAX >> EWMA_SHIFT);
         let _ = self
             .latency_micros
@@ -82,6 +94,7 @@ impl Health {
         {
             return false;
         }
+        self.ever.fetch_add(1, Ordering::Relaxed);
         let before = self.failures.fetch_add(1, Ordering::Relaxed);
         // Never wraps: four thousand million failures would take centuries at any rate that back-off allows.
         let opens = before + 1 == FAILURES_TO_OPEN;
@@ -175,13 +188,13 @@ mod tests {
     fn two_failures_in_a_row_open_the_breaker_and_one_success_closes_it() {
         let health = Health::default();
         assert!(!health.failed(None));
-        health.succeeded(Duration::from_millis(1));
+        health.succeeded(health.mark(), Duration::from_millis(1));
         assert!(!health.failed(None));
         assert!(!health.is_open());
         assert!(health.failed(None));
         assert!(health.is_open() && !health.rank().usable());
         assert!(!health.failed(None), "it opens once");
-        health.succeeded(Duration::from_millis(1));
+        health.succeeded(health.mark(), Duration::from_millis(1));
         assert!(health.rank().usable());
     }
 
@@ -191,10 +204,23 @@ mod tests {
         for _ in 0..9 {
             assert!(!health.failed(Some(1)));
         }
-        health.succeeded(Duration::from_millis(1));
+        health.succeeded(health.mark(), Duration::from_millis(1));
         assert!(!health.failed(Some(1)), "the last of them");
         assert!(!health.failed(Some(2)));
         assert!(health.failed(Some(3)));
+    }
+
+    #[test]
+    fn an_answer_to_what_was_begun_before_a_failure_says_nothing_new() {
+        let health = Health::default();
+        let before = health.mark();
+        health.failed(Some(1));
+        assert!(!health.succeeded(before, Duration::from_millis(1)));
+        assert!(health.failed(Some(2)), "two in a row");
+        assert!(!health.succeeded(before, Duration::from_millis(1)));
+        assert!(health.is_open());
+        assert!(health.succeeded(health.mark(), Duration::from_millis(1)));
+        assert!(!health.is_open());
     }
 
     #[tokio::test]
@@ -213,10 +239,10 @@ mod tests {
     #[test]
     fn candidates_are_ordered_by_breaker_then_readiness_then_failures_then_cost() {
         let fast = after(|h| {
-            h.succeeded(Duration::from_millis(1));
+            h.succeeded(h.mark(), Duration::from_millis(1));
         });
         let slow = after(|h| {
-            h.succeeded(Duration::from_millis(300));
+            h.succeeded(h.mark(), Duration::from_millis(300));
         });
         let failing = after(|h| {
             h.failed(None);
@@ -234,10 +260,10 @@ mod tests {
     #[test]
     fn peers_that_are_about_equally_near_rank_the_same() {
         let near = after(|h| {
-            h.succeeded(Duration::from_millis(2));
+            h.succeeded(h.mark(), Duration::from_millis(2));
         });
         let nearly = after(|h| {
-            h.succeeded(Duration::from_millis(9));
+            h.succeeded(h.mark(), Duration::from_millis(9));
         });
         assert_eq!(near, nearly);
     }
@@ -255,10 +281,10 @@ mod tests {
     #[test]
     fn latency_follows_the_samples_slowly() {
         let health = Health::default();
-        health.succeeded(Duration::from_millis(8));
-        health.succeeded(Duration::from_millis(16));
+        health.succeeded(health.mark(), Duration::from_millis(8));
+        health.succeeded(health.mark(), Duration::from_millis(16));
         assert_eq!(health.latency(), Duration::from_millis(9));
-        health.succeeded(Duration::MAX);
+        health.succeeded(health.mark(), Duration::MAX);
         assert!(health.latency() > Duration::from_secs(1));
     }
 }

@@ -172,7 +172,7 @@ async fn try_round(
 
 /// Asks `/readyz`, which is also the half-open probe of the breaker.
 async fn probe(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) -> Result<(), RoundError> {
-    let started = Instant::now();
+    let (started, begun) = (Instant::now(), peer.health.mark());
     let ready = is_ready(shared, peer, link, own_id).await?;
     let took = started.elapsed();
     // Before anybody is named to it.
@@ -194,7 +194,7 @@ async fn probe(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) -> Resul
     if link.prove() {
         shared.changed.notify_one();
     }
-    shared.peer_answered(peer, took);
+    shared.peer_answered(peer, begun, took);
     if peer.health.is_ready() != ready {
         peer.health.set_ready(ready);
         shared.changed.notify_one();

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::front::Front;
 use crate::headers::Origins;
+use crate::health::Mark;
 use crate::identity::{Aside, Twins};
 use crate::log_gate::LogGate;
 use crate::metrics::ProxyMetrics;
@@ -119,9 +120,9 @@ impl Shared {
         }
     }
 
-    /// A request or poll got an answer from the peer.
-    pub(crate) fn peer_answered(&self, peer: &Peer, took: Duration) {
-        if peer.health.succeeded(took) {
+    /// A request or poll that was begun at this moment got an answer from the peer.
+    pub(crate) fn peer_answered(&self, peer: &Peer, begun: Mark, took: Duration) {
+        if peer.health.succeeded(begun, took) {
             tracing::info!(peer = &*peer.id, "a peer answers again");
             self.changed.notify_one();
         }

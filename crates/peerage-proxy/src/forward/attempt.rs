@@ -147,7 +147,7 @@ impl Forward<'_> {
         request: Request,
         may_leave: bool,
     ) -> Result<Response, Failed> {
-        let started = Instant::now();
+        let (started, begun) = (Instant::now(), peer.health.mark());
         let upstream = match (&self.user, &link.passing) {
             (None, Some(passing)) => passing,
             _ => &link.upstream,
@@ -166,7 +166,7 @@ impl Forward<'_> {
                 biased;
                 answer = send.as_mut() => {
                     let response = answer.map_err(Failed::Send)?;
-                    self.shared.peer_answered(peer, started.elapsed());
+                    self.shared.peer_answered(peer, begun, started.elapsed());
                     return Ok(response);
                 }
                 () = sleep_until(self.deadline) => return Err(Failed::Deadline),
