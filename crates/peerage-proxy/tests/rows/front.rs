@@ -24,6 +24,9 @@ use super::support::*;
 
 const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
+/// What goes to any of the servers that have it; a list would go to one for each client.
+const WIDGET: &str = "/apis/new.example.com/v1/namespaces/a/widgets/w";
+
 /// A front with these servers behind it.
 struct Gateway {
     proxy: PeerProxy,
@@ -383,7 +386,7 @@ async fn no_user_is_named_to_a_server_that_takes_each_for_another() {
     }
     let gateway = Gateway::ready(&pki, &[&good, &wrong], None).await;
     for _ in 0..20 {
-        let answer = gateway.get("/apis/new.example.com/v1/widgets", "*/*").await;
+        let answer = gateway.get(WIDGET, "*/*").await;
         assert_eq!(answer.text(), "good");
     }
     assert_eq!(wrong.requests().len(), 0);
@@ -436,7 +439,7 @@ async fn a_server_that_was_found_wrong_gets_no_user_before_it_has_said_better() 
         // The one after the next began when the next had been judged.
         wrong.polled(REVIEW, asked + 2).await;
         for _ in 0..20 {
-            let answer = gateway.get("/apis/new.example.com/v1/widgets", "*/*").await;
+            let answer = gateway.get(WIDGET, "*/*").await;
             assert_eq!(answer.text(), "good", "{case}");
         }
         assert!(wrong.requests().is_empty(), "{case}");
@@ -445,7 +448,7 @@ async fn a_server_that_was_found_wrong_gets_no_user_before_it_has_said_better() 
     gateway.until("wrong", |it| it.error.is_none()).await;
     good.kill();
     gateway.until("good", |it| it.state == "unreachable").await;
-    let answer = gateway.get("/apis/new.example.com/v1/widgets", "*/*").await;
+    let answer = gateway.get(WIDGET, "*/*").await;
     assert_eq!(answer.text(), "wrong");
 }
 
