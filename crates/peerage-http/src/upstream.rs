@@ -233,6 +233,25 @@ impl Upstream {
         };
         let (head, body) = request.into_parts();
         let replay = Replay::new(body);
+        let failed = match self.exchange_with_retries(to, &head, &replay).await {
+            Ok(response) => {
+                replay.commit();
+                return Ok(response);
+            }
+            Err(failed) => failed,
+        };
+        let harmless = !failed.sent() || head.method.is_safe();
+        let request = harmless.then(|| replay.read()).flatten();
+        Err(failed.with_request(request.map(|body| Request::from_parts(head, body))))
+    }
+
+    /// The last failure says whether any attempt sent something.
+    async fn exchange_with_retries(
+        &self,
+        to: &To,
+        head: &http::request::Parts,
+        replay: &Replay,
+    ) -> Result<Response, SendError> {
         let mut sent = false;
         let mut from_id = 0;
         let mut second_chance = head.method.is_safe();
@@ -248,11 +267,8 @@ impl Upstream {
                 Err(none) => break self.no_place(none),
             };
             let reused = lease.reused;
-            let error = match self.exchange(to, lease, &head, body).await {
-                Ok(response) => {
-                    replay.commit();
-                    return Ok(response);
-                }
+            let error = match self.exchange(to, lease, head, body).await {
+                Ok(response) => return Ok(response),
                 Err(error) => error,
             };
             sent |= error.sent();
@@ -265,11 +281,7 @@ impl Upstream {
             retries -= 1;
             from_id = Pool::next_id();
         };
-        let harmless = !sent || head.method.is_safe();
-        let request = harmless.then(|| replay.read()).flatten();
-        Err(failed
-            .with_sent(sent)
-            .with_request(request.map(|body| Request::from_parts(head, body))))
+        Err(failed.with_sent(sent))
     }
 
     /// Sends a request that asks for an upgrade, over a connection of its own, and waits for the head of its

@@ -5,7 +5,8 @@
 //!
 //! Invariant: documents are those of the last round in which every fetch succeeded.
 
-use std::collections::HashMap;
+mod found_out;
+
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,8 +15,8 @@ use arc_swap::ArcSwapOption;
 use futures::FutureExt;
 use http::HeaderValue;
 use http::uri::Authority;
+use peerage_core::Documents;
 use peerage_core::discovery::ApiGroupDiscoveryList;
-use peerage_core::{Documents, RequestInfo};
 use peerage_http::Upstream;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -26,6 +27,9 @@ use crate::log_gate::LogGate;
 use crate::metrics::PeerCounts;
 use crate::openapi::PeerIndex;
 use crate::version::ApiVersion;
+
+pub(crate) use found_out::Edition;
+use found_out::FoundOut;
 
 /// One peer.
 pub(crate) struct Peer {
@@ -49,9 +53,9 @@ pub(crate) struct Peer {
     /// Why it is not known which version it serves now.
     version_trouble: ArcSwapOption<String>,
     /// APIs that the peer listed and turned out not to have, and when.
-    disproved: Mutex<HashMap<ApiKey, Instant>>,
+    disproved: FoundOut,
     /// APIs that it turned out to have although an answer said otherwise, and when.
-    confirmed: Mutex<HashMap<ApiKey, Instant>>,
+    confirmed: FoundOut,
     /// Rounds without a good document since the last with one.
     failed_rounds: AtomicU32,
     /// The certificates that it showed, the last one first.
@@ -132,10 +136,6 @@ pub(crate) struct Heard {
     pub(crate) changed: Instant,
 }
 
-/// Says which documents were in force: when they last changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Edition(Option<Instant>);
-
 /// One document and the tag to ask for it with.
 #[derive(Clone)]
 pub(crate) struct Part {
@@ -167,25 +167,6 @@ pub(crate) enum TroubleKind {
     Other,
 }
 
-/// An API as requests name it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct ApiKey {
-    group: String,
-    version: String,
-    resource: String,
-    subresource: String,
-}
-
-/// How many APIs a peer may be remembered not to have, or to have, against what it said. Beyond that it is asked each time.
-const MAX_FOUND_OUT: usize = 256;
-
-/// How long a peer is not asked for an API that it turned out not to have, if its documents stay as they are: what is
-/// defined a moment before it is served is there soon.
-const DISPROVED_FOR: Duration = Duration::from_secs(30);
-
-/// How long it is believed to have one that it listed when it was asked.
-const CONFIRMED_FOR: Duration = Duration::from_secs(5);
-
 /// Requests have a peer asked anew at most this often.
 const RECHECK_MILLIS: u64 = 1000;
 
@@ -215,8 +196,8 @@ impl Peer {
             zone: ArcSwapOption::empty(),
             version: ArcSwapOption::empty(),
             version_trouble: ArcSwapOption::empty(),
-            disproved: Mutex::default(),
-            confirmed: Mutex::default(),
+            disproved: FoundOut::default(),
+            confirmed: FoundOut::default(),
             failed_rounds: AtomicU32::new(0),
             certificates: Mutex::default(),
             remark: ArcSwapOption::empty(),
@@ -296,27 +277,16 @@ impl Peer {
         self.set_trouble(None);
         self.forget_version();
         self.version_trouble.store(None);
-        self.forget_disproved();
+        self.disproved.clear();
+        self.confirmed.clear();
         self.remark.store(None);
-    }
-
-    fn forget_disproved(&self) {
-        for found_out in [&self.disproved, &self.confirmed] {
-            if let Ok(mut found_out) = found_out.lock() {
-                found_out.clear();
-            }
-        }
     }
 
     pub(crate) fn set_documents(&self, documents: Heard) {
         self.documents.store(Some(Arc::new(documents)));
         // Not before: what is found out about the old ones meanwhile has to go too.
-        self.forget_disproved();
-    }
-
-    /// Which documents are in force, for what is found out about them.
-    pub(crate) fn edition(&self) -> Edition {
-        Edition(self.documents.load().as_ref().map(|it| it.changed))
+        self.disproved.clear();
+        self.confirmed.clear();
     }
 
     /// Publishes documents that are the old ones, seen again.
@@ -413,79 +383,13 @@ impl Peer {
     pub(crate) fn set_trouble(&self, trouble: Option<Trouble>) {
         self.trouble.store(trouble.map(Arc::new));
     }
-
-    /// Remembers for a while that the peer does not have an API that its documents list, unless others than these are in
-    /// force by now.
-    pub(crate) fn disprove(&self, info: &RequestInfo<'_>, of: Edition) {
-        self.remember(&self.disproved, info, DISPROVED_FOR, of);
-        self.recheck();
-    }
-
-    /// Whether the peer turned out not to have this API, lately and since its documents last changed.
-    pub(crate) fn is_disproved(&self, info: &RequestInfo<'_>) -> bool {
-        is_recent(&self.disproved, info, DISPROVED_FOR)
-    }
-
-    /// Remembers for a moment that the peer has an API, unless other documents than these are in force by now.
-    pub(crate) fn confirm(&self, info: &RequestInfo<'_>, of: Edition) {
-        self.remember(&self.confirmed, info, CONFIRMED_FOR, of);
-    }
-
-    /// Whether the peer turned out to have this API just before.
-    pub(crate) fn is_confirmed(&self, info: &RequestInfo<'_>) -> bool {
-        is_recent(&self.confirmed, info, CONFIRMED_FOR)
-    }
-
-    fn remember(
-        &self,
-        found_out: &Mutex<HashMap<ApiKey, Instant>>,
-        info: &RequestInfo<'_>,
-        time: Duration,
-        of: Edition,
-    ) {
-        let now = Instant::now();
-        let Ok(mut found_out) = found_out.lock() else {
-            return;
-        };
-        // Under the lock: new documents clear what is here once they are in force.
-        if self.edition() != of {
-            return;
-        }
-        if found_out.len() >= MAX_FOUND_OUT {
-            found_out.retain(|_, at| now < *at + time);
-        }
-        if found_out.len() < MAX_FOUND_OUT {
-            found_out.insert(ApiKey::of(info), now);
-        }
-    }
-}
-
-fn is_recent(
-    found_out: &Mutex<HashMap<ApiKey, Instant>>,
-    info: &RequestInfo<'_>,
-    time: Duration,
-) -> bool {
-    found_out.lock().is_ok_and(|found_out| {
-        let at = (!found_out.is_empty()).then(|| found_out.get(&ApiKey::of(info)));
-        at.flatten().is_some_and(|at| Instant::now() < *at + time)
-    })
-}
-
-impl ApiKey {
-    fn of(info: &RequestInfo<'_>) -> ApiKey {
-        ApiKey {
-            group: info.api_group().to_owned(),
-            version: info.api_version().to_owned(),
-            resource: info.resource().to_owned(),
-            subresource: info.subresource().to_owned(),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use peerage_core::RequestInfo;
 
     fn heard() -> Heard {
         let part = || Part {
