@@ -22,6 +22,7 @@
 //! | [`etag`] | how documents are tagged |
 //! | [`duration`] | how long does a text say
 //! | [`quote`] | how does Kubernetes quote a string in a message |
+//! | [`shown`] | how is a text of others shown to people |
 
 pub mod audit;
 mod chain;
@@ -38,6 +39,7 @@ pub mod query;
 pub mod quote;
 pub mod request_info;
 pub mod route;
+pub mod shown;
 pub mod status;
 pub mod user;
 pub mod version;

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Method, StatusCode};
 use peerage_core::route::Explanation;
+use peerage_core::shown::one_line;
 use peerage_core::{PlainError, Query};
 use peerage_http::metrics::Registry;
 use peerage_http::{Request, Response, full};
@@ -118,16 +119,6 @@ pub(crate) fn unready(proxy: &PeerProxy) -> Option<Unready> {
     (!proxy.has_usable_peer()).then_some(Unready::NoneUsable)
 }
 
-/// A character of what a server said, in a text of lines.
-fn printed(character: char) -> impl Iterator<Item = char> {
-    let plain = !character.is_control();
-    let escaped = (!plain).then(|| character.escape_default());
-    plain
-        .then_some(character)
-        .into_iter()
-        .chain(escaped.into_iter().flatten())
-}
-
 impl Unready {
     /// In one line, for everybody.
     pub(crate) fn text(self) -> &'static str {
@@ -143,7 +134,8 @@ impl Unready {
     fn with_details(self, troubles: &[String]) -> String {
         let mut text = self.text().to_owned();
         for trouble in troubles.iter().take(TROUBLES) {
-            text.extend(trouble.chars().take(400).flat_map(printed));
+            let trouble: String = trouble.chars().take(400).collect();
+            text.push_str(&one_line(&trouble));
             text.push('\n');
         }
         if let Some(more @ 1..) = troubles.len().checked_sub(TROUBLES) {
@@ -199,11 +191,14 @@ mod tests {
 
     #[test]
     fn who_runs_the_gateway_is_told_what_is_wrong_with_each_server() {
-        let troubles = ["a: it answered 401".to_owned(), "b: no\n\u{1b}c".to_owned()];
+        let troubles = [
+            "a: it answered 401".to_owned(),
+            "b: no\n\u{1b}c\u{202e}".to_owned(),
+        ];
         let unready = Unready::NoneUsable;
         assert_eq!(
             unready.with_details(&troubles),
-            "no server behind this gateway can be used\na: it answered 401\nb: no\\n\\u{1b}c\n"
+            "no server behind this gateway can be used\na: it answered 401\nb: no \\u{1b}c\\u{202e}\n"
         );
         let many = vec!["it is away".to_owned(); TROUBLES + 2];
         let details = Unready::Unheard.with_details(&many);

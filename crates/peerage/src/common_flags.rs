@@ -206,7 +206,7 @@ pub struct Audit {
     pub policy: PathBuf,
     /// The file of lines; `-` for standard output.
     pub log: PathBuf,
-    /// Megabytes at which it is rotated; 0 for never.
+    /// Megabytes at which it is rotated; 0 for 100, as in Kubernetes.
     pub max_size: u64,
     /// Days that rotated files are kept; 0 for any number.
     pub max_age: u32,

@@ -1,5 +1,6 @@
 //! What commands print: JSON for programs, tables in kubectl's manner for people.
 
+pub use peerage_core::shown::{one_line, plain};
 use serde::Serialize;
 
 use crate::exit::Failure;
@@ -36,28 +37,6 @@ pub fn print_line(value: &impl Serialize) -> Result<(), Failure> {
         .map_err(|e| Failure::failed(format!("cannot write JSON: {e}")))?;
     say!("{text}");
     Ok(())
-}
-
-/// A text as it can be shown to people: what would move a terminal's cursor, rename its window or turn the direction of
-/// writing is written as an escape, whoever sent it. Line ends stay.
-pub fn plain(text: &str) -> String {
-    let shown = |c: char| match c {
-        '\n' => String::from('\n'),
-        c if is_active(c) => c.escape_unicode().to_string(),
-        c => String::from(c),
-    };
-    text.chars().map(shown).collect()
-}
-
-/// The same in one line, so that nobody writes lines of his own.
-pub fn one_line(text: &str) -> String {
-    plain(&text.replace(['\n', '\r', '\t'], " "))
-}
-
-/// Control characters, and marks that are not seen but change how the rest is.
-fn is_active(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// A table without lines, as wide as its content; a cell may have several lines.

@@ -211,7 +211,7 @@ pub enum SettingsError {
     #[error("--etcd-servers with https needs --etcd-cafile, the authority of their certificates")]
     NoEtcdCa,
     /// A flag for etcd without servers.
-    #[error("{flag} needs --etcd-servers: without them objects are kept in a file here")]
+    #[error("{flag} needs --etcd-servers: it says nothing without them")]
     EtcdFlagAlone {
         /// The flag.
         flag: &'static str,

@@ -92,6 +92,12 @@ const CA: &str = "nothing is sent to a server whose certificate cannot be checke
 const CLIENT: &str = "discovery is read and users are vouched for over connections that show it (`peerage pki init` makes \
                       front-proxy-client.crt and .key; kubeadm keeps them in /etc/kubernetes/pki)";
 
+/// What a gateway's user has to be allowed to tell servers in `Impersonate-*` who the client is, as RBAC has it.
+pub const IMPERSONATION_RULES: [&str; 2] = [
+    r#"{apiGroups: [""], resources: [users, groups, serviceaccounts], verbs: [impersonate]}"#,
+    r#"{apiGroups: [authentication.k8s.io], resources: ["*"], verbs: [impersonate]}"#,
+];
+
 impl GatewaySettings {
     /// Checks the flags against each other.
     pub fn new(flags: &GatewayFlags) -> Result<Self, SettingsError> {
@@ -288,10 +294,9 @@ fn warnings(flags: &GatewayFlags) -> Vec<String> {
     }
     if flags.identity == IdentityFlag::Impersonate {
         warnings.push(
-            "--identity=impersonate: the servers' audit logs name the gateway's user and, as impersonated, the client; a \
-             client with a certificate cannot impersonate others itself, its UID needs servers from 1.22 on, and the \
-             gateway's user needs the verb impersonate on users, groups, uids and userextras"
-                .to_owned(),
+            format!("--identity=impersonate: the servers' audit logs name the gateway's user and, as impersonated, the client; a \
+             client with a certificate cannot impersonate others itself; its UID needs servers from 1.22 on; whoever has the \
+             gateway's key may be anybody; and the gateway's user needs the rules {}", IMPERSONATION_RULES.join(" and ")),
         );
     }
     warnings
@@ -306,7 +311,7 @@ fn notes(beside: bool, writes: WritesFlag) -> Vec<String> {
     let consequence = match writes {
         WritesFlag::Newest => {
             "--writes=newest: what several servers serve is written through the newest that answers, so that no older \
-             one erases fields that only it knows; the newest carries all writes"
+             one erases fields that only the newest knows; the newest carries all writes"
         }
         WritesFlag::Local => {
             "--writes=local: a write goes to the server that any request would go to; an older server erases fields of \

@@ -172,3 +172,37 @@ fn the_own_address_can_be_moved_and_turned_off() {
     let typed = ["peerage", "gateway", "--admin-bind-address=nowhere"];
     assert!(cli::parse(typed.map(OsString::from)).is_err());
 }
+
+#[test]
+fn what_impersonation_takes_is_told_at_start_as_the_documentation_has_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut words = needed(directory.path());
+    words.extend(["--peer=https://10.0.0.1:6443", "--identity=impersonate"].map(str::to_owned));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let settings = GatewaySettings::new(&parse(&words).0).unwrap();
+    let mut warnings = settings.warnings.iter();
+    let told = warnings.find(|it| it.starts_with("--identity=impersonate"));
+    let told = told.unwrap();
+    let documented = include_str!("../../../../docs/gateway.md");
+    for rule in settings::IMPERSONATION_RULES {
+        assert!(told.contains(rule), "{told}");
+        assert!(documented.contains(&format!("\n- {rule}\n")), "{rule}");
+    }
+    assert!(told.contains("key may be anybody"), "{told}");
+}
+
+#[test]
+fn a_flag_for_an_etcd_that_is_not_named_is_not_said_to_keep_objects() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut words = needed(directory.path());
+    words.extend(["--peer=https://10.0.0.1:6443", "--etcd-cafile=x"].map(str::to_owned));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let refused = GatewaySettings::new(&parse(&words).0)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("--etcd-cafile needs --etcd-servers"),
+        "{refused}"
+    );
+    assert!(!refused.contains("objects"), "{refused}");
+}
