@@ -141,7 +141,9 @@ pub(super) fn wrong(
 /// How long the certificates of a PEM text are valid.
 fn dates(check: &'static str, pem: &str, soon: i64, now: Timestamp) -> Vec<Item> {
     let Ok(chain) = peerage_http::tls::certificates(pem.as_bytes(), check) else {
-        return vec![Item::fail(check, "", "not a certificate in PEM")];
+        return vec![
+            Item::fail(check, "", "not a certificate in PEM").fix("put a certificate in PEM there"),
+        ];
     };
     // Of a client's chain the leaf alone counts; of a bundle every authority.
     let most = if check == CLIENT { 1 } else { chain.len() };
@@ -219,7 +221,8 @@ fn pair(certificate: &str, authority: &str, allowed: &[String], now: Timestamp) 
             FRONT_PROXY,
             "",
             "--proxy-client-cert-file holds no certificate",
-        );
+        )
+        .fix("give the certificate in PEM, and its key with --proxy-client-key-file");
     };
     let name = &facts.common_name;
     let signed = signed_by(certificate, authority).unwrap_or(false);
@@ -273,7 +276,9 @@ fn believed(server: &Server) -> Option<Item> {
             "may not show its discovery to system:apiserver (403)",
         )
         .fix("bind the ClusterRole system:discovery to the group system:authenticated again, as by default"),
-        Err(Problem::Missing) => Item::fail(FRONT_PROXY, name, "has no discovery (404)"),
-        Err(Problem::Other(text)) => Item::fail(FRONT_PROXY, name, text),
+        Err(Problem::Missing) => Item::fail(FRONT_PROXY, name, "has no discovery (404)")
+            .fix("correct its address: what answers there is no API server"),
+        Err(Problem::Other(text)) => Item::fail(FRONT_PROXY, name, text)
+            .fix("see its log; its peers and a gateway get the same answer"),
     })
 }

@@ -26,7 +26,10 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
             Ok(seen) => seen,
             Err(error) if !lease.is_fresh(now) => {
                 let says = format!("{error}; its Lease is not renewed either: the server is gone");
-                return Item::warn(PORT, &subject, says);
+                return Item::warn(PORT, &subject, says).fix(format!(
+                    "start it again; if it is not coming back: kubectl -n kube-system delete lease {}",
+                    lease.name
+                ));
             }
             Err(error) => {
                 return Item::fail(PORT, &subject, error.to_string()).fix(

@@ -70,20 +70,25 @@ impl Item {
     }
 
     /// To be looked at.
-    pub(super) fn warn(check: &'static str, subject: &str, says: impl Into<String>) -> Self {
-        Self::new(check, subject, Verdict::Warn, says)
+    pub(super) fn warn(check: &'static str, subject: &str, says: impl Into<String>) -> Unmended {
+        Unmended(Self::new(check, subject, Verdict::Warn, says))
     }
 
     /// Not working.
-    pub(super) fn fail(check: &'static str, subject: &str, says: impl Into<String>) -> Self {
-        Self::new(check, subject, Verdict::Fail, says)
+    pub(super) fn fail(check: &'static str, subject: &str, says: impl Into<String>) -> Unmended {
+        Unmended(Self::new(check, subject, Verdict::Fail, says))
     }
+}
 
+/// Something that is wrong. It becomes an item with what to do about it, and not without.
+#[must_use]
+pub(super) struct Unmended(Item);
+
+impl Unmended {
     /// With what to do about it.
-    #[must_use]
-    pub(super) fn fix(mut self, fix: impl Into<String>) -> Self {
-        self.fix = Some(one_line(&fix.into()));
-        self
+    pub(super) fn fix(mut self, fix: impl Into<String>) -> Item {
+        self.0.fix = Some(one_line(&fix.into()));
+        self.0
     }
 }
 
@@ -254,12 +259,12 @@ mod tests {
 
     #[test]
     fn the_exit_code_is_that_of_the_worst_item() {
-        let (pass, warn) = (Item::pass("a", "", ""), Item::warn("b", "", ""));
+        let (pass, warn) = (Item::pass("a", "", ""), Item::warn("b", "", "").fix(""));
         for (items, code) in [
             (vec![], 0),
             (vec![Item::skip("s", "", ""), pass.clone()], 0),
             (vec![warn.clone(), pass.clone()], 1),
-            (vec![pass, Item::fail("c", "", ""), warn], 2),
+            (vec![pass, Item::fail("c", "", "").fix(""), warn], 2),
         ] {
             assert_eq!(report(items.clone()).exit_code(), code, "{items:?}");
         }
@@ -288,13 +293,13 @@ mod tests {
     fn what_changed_is_told_and_numbers_alone_are_no_change() {
         let before = report(vec![
             Item::pass("clock", "old", "0.1 s"),
-            Item::warn("lease", "x", "not renewed for 20 s"),
+            Item::warn("lease", "x", "not renewed for 20 s").fix(""),
             Item::pass("port", "y", "open"),
         ]);
         let after = report(vec![
             Item::pass("clock", "old", "0.2 s"),
-            Item::warn("lease", "x", "not renewed for 31 s"),
-            Item::fail("ready", "", "no answer"),
+            Item::warn("lease", "x", "not renewed for 31 s").fix(""),
+            Item::fail("ready", "", "no answer").fix(""),
         ]);
         assert_eq!(
             after.changes(&before),
@@ -339,7 +344,7 @@ mod tests {
 
     #[test]
     fn what_a_server_says_does_nothing_to_the_terminal() {
-        let item = Item::pass("reachable", "a\u{202e}b", "v1.37.0\u{1b}]0;x\u{7}\nfail")
+        let item = Item::warn("reachable", "a\u{202e}b", "v1.37.0\u{1b}]0;x\u{7}\nfail")
             .fix("kubectl delete lease \u{1b}[2J");
         for text in [line(&item), report(vec![item]).in_words(80, false)] {
             assert!(!text.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{text}");

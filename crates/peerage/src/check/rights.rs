@@ -48,19 +48,27 @@ pub(super) const PODS: Right = Right {
     rule: "list pods in the namespace kube-system",
 };
 
+/// Why something could not be read, in words.
+pub(super) fn in_words(problem: &Problem) -> String {
+    let words = match problem {
+        Problem::Forbidden => "may not be read (403)",
+        Problem::Unauthorized => "the server does not know these credentials (401)",
+        Problem::Missing => "there is none (404)",
+        Problem::Other(text) => text,
+    };
+    words.to_owned()
+}
+
 /// The item for something that could not be read.
 pub(super) fn unread(check: &'static str, subject: &str, right: Right, problem: &Problem) -> Item {
-    let what = right.what;
+    let says = format!("{}: {}", right.what, in_words(problem));
     match problem {
-        Problem::Forbidden => Item::warn(check, subject, format!("{what}: may not be read (403)"))
+        Problem::Forbidden => Item::warn(check, subject, says)
             .fix(format!("the right that is missing: {}", right.rule)),
-        Problem::Unauthorized => Item::fail(
-            check,
-            subject,
-            format!("{what}: the server does not know these credentials (401)"),
-        )
-        .fix("give a kubeconfig, a client certificate or a token that the server knows"),
-        Problem::Missing => Item::skip(check, subject, format!("{what}: there is none (404)")),
-        Problem::Other(text) => Item::warn(check, subject, format!("{what}: {text}")),
+        Problem::Unauthorized => Item::fail(check, subject, says)
+            .fix("give a kubeconfig, a client certificate or a token that the server knows"),
+        Problem::Missing => Item::skip(check, subject, says),
+        Problem::Other(_) => Item::warn(check, subject, says)
+            .fix("ask again; if it stays, see the server's log, or give --timeout more time"),
     }
 }

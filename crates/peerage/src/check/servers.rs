@@ -42,8 +42,12 @@ fn judge_gateway(gateway: &Gateway) -> Vec<Item> {
                 false => "see what it says of its servers below",
             })
         }
-        Err(problem) => Item::fail(READY, name, format!("no gateway: {problem:?}"))
-            .fix("--gateway is the gateway's --admin-bind-address"),
+        Err(problem) => Item::fail(
+            READY,
+            name,
+            format!("no gateway: /readyz: {}", rights::in_words(&problem)),
+        )
+        .fix("--gateway is the gateway's --admin-bind-address"),
     };
     let mut items = vec![ready];
     items.extend(seen);
@@ -128,39 +132,30 @@ fn proxy(server: &Server, answers: &Answers) -> Item {
             ),
         };
     }
+    match good(&answers.metrics) {
+        Ok(metrics) => by_gate(server, answers, &String::from_utf8_lossy(&metrics.body)),
+        Err(problem) => without_metrics(name, answers, &problem),
+    }
+}
+
+/// By the gate in its metrics, and what its `/readyz` checks.
+fn by_gate(server: &Server, answers: &Answers, metrics: &str) -> Item {
+    let name = &server.name;
     let version = server.version();
-    let release = version.as_ref().map(|it| it.emulated);
-    let binary = version.as_ref().map(|it| it.binary);
-    let text = match good(&answers.metrics) {
-        Ok(answer) => String::from_utf8_lossy(&answer.body).into_owned(),
-        Err(problem) => return without_metrics(name, answers, &problem),
-    };
-    let gates = samples(&text, "kubernetes_feature_enabled");
+    let is_old = version.as_ref().is_some_and(|it| it.binary < MERGES);
+    let gates = samples(metrics, "kubernetes_feature_enabled");
     let gate = gates.iter().find(|it| it.label("name") == GATE);
-    let is_old = binary.is_some_and(|it| it < MERGES);
-    match gate.map(|it| it.value > 0.0) {
-        None => Item::fail(PROXY, name, format!("it has no gate {GATE}: it cannot reroute"))
+    match (gate.map(|it| it.value > 0.0), hook(answers)) {
+        (None, _) => Item::fail(PROXY, name, format!("it has no gate {GATE}: it cannot reroute"))
             .fix("put `peerage gateway` before it"),
-        Some(false) => {
-            let default = match release {
-                Some(release) if release < ON_BY_DEFAULT => " (the default before 1.36)",
-                _ => "",
-            };
-            let turned_on = format!(
-                "--feature-gates={GATE}=true and --peer-ca-file (`peerage check --print kubeadm`), or put `peerage gateway` before it"
-            );
-            Item::fail(PROXY, name, format!("the gate {GATE} is off{default}")).fix(match is_old {
-                true => "put `peerage gateway` before it, and leave the gate off until 1.35".to_owned(),
-                false => turned_on,
-            })
-        }
-        Some(true) if !has_hook(answers) => Item::fail(
+        (Some(false), _) => gate_off(name, version.map(|it| it.emulated), is_old),
+        (Some(true), Ok(false)) => Item::fail(
             PROXY,
             name,
             "the gate is on, but without --peer-ca-file it reroutes and merges nothing, and says nothing about it",
         )
         .fix("--peer-ca-file=/etc/kubernetes/pki/ca.crt (`peerage check --print kubeadm`)"),
-        Some(true) if is_old => Item::warn(
+        (Some(true), _) if is_old => Item::warn(
             PROXY,
             name,
             "on, but before 1.35 it merges no discovery, takes newer peers' merged documents for their own, so that requests go to servers that answer 404, and may end itself when a peer's discovery cannot be read",
@@ -168,22 +163,59 @@ fn proxy(server: &Server, answers: &Answers) -> Item {
         .fix(format!(
             "--feature-gates={GATE}=false there and `peerage gateway` before the servers, or upgrade this one first"
         )),
-        Some(true) => Item::pass(PROXY, name, format!("on: the gate, and {HOOK}")),
+        (Some(true), Ok(true)) => Item::pass(PROXY, name, format!("on: the gate, and {HOOK}")),
+        (Some(true), Err(problem)) => {
+            let mut item = rights::unread(PROXY, name, rights::HEALTH, &problem);
+            let not_known = "the gate is on; whether --peer-ca-file is there is not known";
+            item.says = format!("{not_known}: {}", item.says);
+            item
+        }
     }
 }
 
-fn has_hook(answers: &Answers) -> bool {
-    let ready = answers.ready.as_ref();
-    ready.is_ok_and(|it| String::from_utf8_lossy(&it.body).contains(HOOK))
+fn gate_off(name: &str, release: Option<Release>, is_old: bool) -> Item {
+    let default = match release {
+        Some(release) if release < ON_BY_DEFAULT => " (the default before 1.36)",
+        _ => "",
+    };
+    let item = Item::fail(PROXY, name, format!("the gate {GATE} is off{default}"));
+    if is_old {
+        return item.fix("put `peerage gateway` before it, and leave the gate off until 1.35");
+    }
+    item.fix(format!(
+        "--feature-gates={GATE}=true and --peer-ca-file (`peerage check --print kubeadm`), or put `peerage gateway` before it"
+    ))
+}
+
+/// Whether its `/readyz` checks the proxy, as far as it says what it checks: it does so well or not.
+fn hook(answers: &Answers) -> Result<bool, Problem> {
+    let answer = answers
+        .ready
+        .as_ref()
+        .map_err(|e| Problem::Other(e.clone()))?;
+    let text = String::from_utf8_lossy(&answer.body);
+    let is_list = text
+        .lines()
+        .any(|it| it.starts_with("[+]") || it.starts_with("[-]"));
+    match good(&answers.ready) {
+        Err(problem) if !is_list => Err(problem),
+        _ => Ok(text.contains(HOOK)),
+    }
 }
 
 /// `/readyz` tells as much of it as anyone may read.
 fn without_metrics(name: &str, answers: &Answers, problem: &Problem) -> Item {
-    if has_hook(answers) {
-        return Item::pass(PROXY, name, format!("on: {HOOK} is there"));
-    }
-    let mut item = rights::unread(PROXY, name, rights::METRICS, problem);
-    item.says = format!("{HOOK} is not there, so nothing is rerouted; {}", item.says);
+    let (right, problem, seen) = match hook(answers) {
+        Ok(true) => return Item::pass(PROXY, name, format!("on: {HOOK} is there")),
+        Ok(false) => (
+            rights::METRICS,
+            problem.clone(),
+            "is not there, so nothing is rerouted",
+        ),
+        Err(problem) => (rights::HEALTH, problem, "may be there or not"),
+    };
+    let mut item = rights::unread(PROXY, name, right, &problem);
+    item.says = format!("{HOOK} {seen}; {}", item.says);
     item
 }
 
@@ -213,7 +245,8 @@ fn peers(debug: &Value, name: &str) -> Vec<Item> {
                 Item::fail(PEER, &subject, format!("{state}: {why}"))
                     .fix("start it again, or delete its identity Lease if it is not coming back")
             }
-            _ => Item::warn(PEER, &subject, format!("{state}: {why}")),
+            _ => Item::warn(PEER, &subject, format!("{state}: {why}"))
+                .fix("wait until it is heard; if that does not happen, see its log and what is said of its port"),
         }
     });
     items.collect()

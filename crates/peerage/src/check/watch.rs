@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn a_small_terminal_shows_the_worst_first() {
         let mut items: Vec<Item> = (0..40).map(|_| Item::pass("clock", "a", "right")).collect();
-        items.push(Item::fail("ready", "b", "no answer"));
+        items.push(Item::fail("ready", "b", "no answer").fix(""));
         let report = Report::new(Timestamp::UNIX_EPOCH, items);
         let frame = super::frame(&report, Duration::from_secs(5), false, (80, 20));
         assert!(frame.lines().count() < 20, "{frame}");

@@ -12,6 +12,8 @@ use crate::diff::compare::api_version;
 
 const LEGACY: &str = "legacy-discovery";
 const OPENAPI: &str = "openapi";
+const UNREADABLE: &str =
+    "see what stands between: a proxy or a load balancer may answer in its place";
 
 /// What of a group-version a server should show, as resource names.
 fn expected<'a>(all: &'a Apis, of: &'a str) -> impl Iterator<Item = &'a Api> {
@@ -25,7 +27,9 @@ pub(super) fn judge_legacy(world: &World, at: usize, server: &Server, all: &Apis
     let groups = match got.map(good) {
         Some(Ok(answer)) => match read_legacy_groups(&answer.body) {
             Ok(groups) => groups.groups,
-            Err(e) => return Item::fail(LEGACY, name, crate::client::chain(&e)),
+            Err(e) => {
+                return Item::fail(LEGACY, name, crate::client::chain(&e)).fix(UNREADABLE);
+            }
         },
         Some(Err(problem)) => return rights::unread(LEGACY, name, rights::DISCOVERY, &problem),
         None => return Item::skip(LEGACY, name, "it does not answer"),
