@@ -109,13 +109,22 @@ impl Aside {
 /// Whether this address is to be set aside for what answered there last.
 pub(crate) fn judge(peer: &Peer, hold: Duration) -> Option<Aside> {
     let trouble = peer.trouble()?;
-    let unheard = !peer.is_proven() && peer.documents().is_none();
     match trouble.kind {
         TroubleKind::Oneself => Some(Aside::Oneself),
         TroubleKind::Stranger if !peer.is_proven() => Some(Aside::Stranger),
-        _ if unheard && peer.met.elapsed() > hold => Some(Aside::Silent),
+        _ if is_unheard(peer) && peer.met.elapsed() > hold => Some(Aside::Silent),
         _ => None,
     }
+}
+
+/// How long this address is waited for still, if nobody has answered there yet.
+pub(crate) fn patience(peer: &Peer, hold: Duration) -> Option<Duration> {
+    let left = hold.checked_sub(peer.met.elapsed())?;
+    is_unheard(peer).then_some(left)
+}
+
+fn is_unheard(peer: &Peer) -> bool {
+    !peer.is_proven() && peer.documents().is_none()
 }
 
 /// A server's answer came over this connection: what its certificate says. Whether requests may go there is not said yet.

@@ -298,13 +298,13 @@ impl Writer {
         // A clock that is set may move every end, so they are looked at again now and then.
         const AT_MOST: Duration = Duration::from_secs(30);
         let now = self.shared.options.clock.now();
-        self.peers
-            .values()
-            .filter_map(|it| it.standing.until())
-            .map(|until| until.duration_since(now).unwrap_or_default())
-            .min()
-            .map_or(AT_MOST, |wait| wait.min(AT_MOST))
-            .max(GATHER)
+        let hold = self.shared.options.hold;
+        let ends = self.peers.values().filter_map(|it| it.standing.until());
+        let ends = ends.map(|until| until.duration_since(now).unwrap_or_default());
+        let waited_for = self.peers.values().filter(|_| self.shared.front.is_some());
+        let waited_for = waited_for.filter_map(|it| identity::patience(&it.peer, hold));
+        let next = ends.chain(waited_for).min().unwrap_or(AT_MOST);
+        next.min(AT_MOST).max(GATHER)
     }
 }
 
