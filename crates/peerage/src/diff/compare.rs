@@ -5,12 +5,17 @@
 //!
 //! Invariant: comparing a side with itself finds no difference.
 
+mod flat;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use peerage_core::discovery::{ApiGroupDiscovery, ApiGroupDiscoveryList, ApiResourceDiscovery};
+use peerage_core::discovery::ApiGroupDiscoveryList;
 use serde::Serialize;
 
 use super::lifecycle::{self, Lifecycle, Release};
+use flat::{Facts, Flat, Name};
 
 /// One of the two sides.
 #[derive(Debug, Clone, Default)]
@@ -136,67 +141,35 @@ pub fn api_version(group: &str, version: &str) -> String {
     format!("{group}/{version}")
 }
 
-type Name = (String, String, String);
-
-/// A resource as far as it is compared.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Facts {
-    kind: String,
-    verbs: BTreeSet<String>,
-    subresources: BTreeMap<String, BTreeSet<String>>,
-}
-
-/// A side, flattened.
-#[derive(Debug, Default)]
-struct Flat {
-    /// Versions by group.
-    versions: BTreeMap<String, BTreeSet<String>>,
-    resources: BTreeMap<Name, Facts>,
-}
-
-impl Flat {
-    fn add(&mut self, list: &ApiGroupDiscoveryList) {
-        for group in &list.items {
-            self.add_group(group);
-        }
-    }
-
-    fn add_group(&mut self, group: &ApiGroupDiscovery) {
-        for version in &group.versions {
-            let versions = self.versions.entry(group.name().to_owned()).or_default();
-            versions.insert(version.version.clone());
-            for resource in &version.resources {
-                let name = (
-                    group.name().to_owned(),
-                    version.version.clone(),
-                    resource.resource.clone(),
-                );
-                self.resources.insert(name, facts(resource));
-            }
-        }
-    }
-}
-
-fn facts(resource: &ApiResourceDiscovery) -> Facts {
-    let verbs = |verbs: &[String]| verbs.iter().cloned().collect();
-    let kind = resource.response_kind.as_ref();
-    Facts {
-        kind: kind.map(|it| it.kind.clone()).unwrap_or_default(),
-        verbs: verbs(&resource.verbs),
-        subresources: resource
-            .subresources
-            .iter()
-            .map(|it| (it.subresource.clone(), verbs(&it.verbs)))
-            .collect(),
-    }
-}
-
 /// Compares two sides. `warnings` says what servers tell whoever uses a kind (group-version and kind).
 pub fn compare(
     a: &Inventory,
     b: &Inventory,
     warnings: &dyn Fn(&str, &str) -> Option<String>,
 ) -> Comparison {
+    let (flat_a, flat_b, not_compared) = flattened(a, b);
+    let known = |api_version: &str, kind: &str| known(api_version, kind, warnings);
+    let mut differences = Vec::new();
+    for (side, mine, other) in [(Side::A, &flat_a, &flat_b), (Side::B, &flat_b, &flat_a)] {
+        let (own, others) = match side {
+            Side::A => (a.release, b.release),
+            Side::B => (b.release, a.release),
+        };
+        let removed = own.zip(others).is_some_and(|(own, other)| own < other);
+        let entry = |what, name: Name| Entry::bare(side, what, name, removed);
+        only_in(mine, other, &entry, &known, &mut differences);
+    }
+    differences.sort_by(|x, y| place(x).cmp(&place(y)));
+    let sides = [(Side::A, a.release, &flat_a), (Side::B, b.release, &flat_b)];
+    Comparison {
+        differences,
+        deprecated: deprecated(&sides, &known),
+        not_compared,
+    }
+}
+
+/// What both sides tell, and what only one does.
+fn flattened(a: &Inventory, b: &Inventory) -> (Flat, Flat, Vec<String>) {
     let mut not_compared = Vec::new();
     let (mut flat_a, mut flat_b) = (Flat::default(), Flat::default());
     for (path, of_a, of_b) in [("/api", &a.core, &b.core), ("/apis", &a.apis, &b.apis)] {
@@ -212,16 +185,14 @@ pub fn compare(
             }
         }
     }
-    let known = |api_version: &str, kind: &str| known(api_version, kind, warnings);
-    let mut differences = Vec::new();
-    for (side, mine, other) in [(Side::A, &flat_a, &flat_b), (Side::B, &flat_b, &flat_a)] {
-        let (own, others) = match side {
-            Side::A => (a.release, b.release),
-            Side::B => (b.release, a.release),
-        };
-        let removed = own.zip(others).is_some_and(|(own, other)| own < other);
-        let entry = |what, name: Name| Entry {
-            only_in: side,
+    (flat_a, flat_b, not_compared)
+}
+
+impl Entry {
+    /// With nothing but its name.
+    fn bare(only_in: Side, what: What, name: Name, removed: bool) -> Self {
+        Self {
+            only_in,
             what,
             group: name.0,
             version: name.1,
@@ -232,15 +203,7 @@ pub fn compare(
             subresources: Vec::new(),
             removed,
             lifecycle: None,
-        };
-        only_in(mine, other, &entry, &known, &mut differences);
-    }
-    differences.sort_by(|x, y| place(x).cmp(&place(y)));
-    let sides = [(Side::A, a.release, &flat_a), (Side::B, b.release, &flat_b)];
-    Comparison {
-        differences,
-        deprecated: deprecated(&sides, &known),
-        not_compared,
+        }
     }
 }
 
@@ -365,150 +328,4 @@ fn deprecated(sides: &[(Side, Option<Release>, &Flat); 2], known: &Known<'_>) ->
         }
     }
     found.into_values().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use peerage_core::discovery::{read_core, read_groups};
-    use serde_json::{Value, json};
-
-    fn resource(name: &str, verbs: &[&str], subresources: Value) -> Value {
-        json!({"resource": name, "responseKind": {"group": "", "version": "", "kind": name.to_uppercase()},
-            "scope": "Cluster", "verbs": verbs, "subresources": subresources})
-    }
-
-    fn side(label: &str, release: &str, groups: Value) -> Inventory {
-        let document = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "items": groups});
-        Inventory {
-            label: label.to_owned(),
-            release: Release::parse(release),
-            apis: Some(read_groups(document.to_string().as_bytes()).unwrap()),
-            core: None,
-        }
-    }
-
-    fn group(name: &str, versions: Value) -> Value {
-        json!({"metadata": {"name": name}, "versions": versions})
-    }
-
-    fn words(comparison: &Comparison) -> Vec<String> {
-        let words = |it: &Entry| {
-            let name = [&it.group, &it.version, &it.resource, &it.subresource]
-                .map(String::as_str)
-                .join(" ");
-            let removed = if it.removed { " removed" } else { "" };
-            let verbs = it.verbs.join(",");
-            format!(
-                "{:?} {} {} {verbs}{removed}",
-                it.only_in,
-                it.what.word(),
-                name.trim()
-            )
-        };
-        comparison.differences.iter().map(words).collect()
-    }
-
-    #[test]
-    fn each_level_is_told_once_from_the_group_down() {
-        let sub = |name: &str, verbs: &[&str]| json!({"subresource": name, "verbs": verbs});
-        let a = side(
-            "old",
-            "1.35",
-            json!([
-                group(
-                    "gone",
-                    json!([{"version": "v1", "resources": [resource("x", &["get"], json!([sub("status", &["get"])]))]}])
-                ),
-                group(
-                    "kept",
-                    json!([{"version": "v1", "resources": [
-                    resource("y", &["get", "list"], json!([sub("scale", &["get"])]))]}])
-                ),
-            ]),
-        );
-        let b = side(
-            "new",
-            "1.37",
-            json!([group(
-                "kept",
-                json!([
-                    {"version": "v2", "resources": [resource("y", &["get"], json!([]))]},
-                    {"version": "v1", "resources": [
-                        resource("y", &["get", "patch"], json!([sub("scale", &["get", "patch"]), sub("status", &["get"])]))]},
-                ])
-            )]),
-        );
-        let none = |_: &str, _: &str| None;
-        assert_eq!(
-            words(&compare(&a, &b, &none)),
-            [
-                "A group gone  removed",
-                "A version gone v1  removed",
-                "A resource gone v1 x get removed",
-                "A verbs kept v1 y list removed",
-                "B verbs kept v1 y patch",
-                "B verbs kept v1 y scale patch",
-                "B subresource kept v1 y status get",
-                "B version kept v2 ",
-                "B resource kept v2 y get",
-            ]
-        );
-        for side in [&a, &b] {
-            assert!(compare(side, side, &none).differences.is_empty());
-        }
-    }
-
-    #[test]
-    fn what_is_deprecated_where_it_is_served_is_named_with_who_serves_it() {
-        let groups = json!([group(
-            "resource.k8s.io",
-            json!([{"version": "v1beta1", "resources": [
-            {"resource": "deviceclasses", "responseKind": {"kind": "DeviceClass"}, "verbs": ["get"]},
-            {"resource": "others", "responseKind": {"kind": "Other"}, "verbs": ["get"]}]}])
-        )]);
-        let warning = |api: &str, kind: &str| {
-            (api == "resource.k8s.io/v1beta1" && kind == "Other").then(|| "do not".to_owned())
-        };
-        let compared = compare(
-            &side("old", "1.34", groups.clone()),
-            &side("new", "1.36", groups),
-            &warning,
-        );
-        let rows: Vec<_> = compared
-            .deprecated
-            .iter()
-            .map(|it| {
-                (
-                    it.resource.as_str(),
-                    it.served_by.as_slice(),
-                    it.lifecycle.in_words(),
-                )
-            })
-            .collect();
-        assert_eq!(
-            rows,
-            [
-                (
-                    "deviceclasses",
-                    &[Side::B][..],
-                    "deprecated since 1.35, gone in 1.38".to_owned()
-                ),
-                ("others", &[Side::A, Side::B], "do not".to_owned()),
-            ]
-        );
-    }
-
-    #[test]
-    fn what_one_side_does_not_tell_is_not_compared() {
-        let a = side("saved", "", json!([group("g", json!([{"version": "v1"}]))]));
-        let core = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",
-            "items": [{"metadata": {}, "versions": [{"version": "v1"}]}]});
-        let mut b = a.clone();
-        b.core = Some(read_core(core.to_string().as_bytes()).unwrap());
-        let compared = compare(&a, &b, &|_, _| None);
-        assert!(compared.differences.is_empty());
-        assert_eq!(compared.not_compared, ["/api: saved does not have it"]);
-    }
 }

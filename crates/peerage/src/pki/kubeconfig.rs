@@ -205,19 +205,7 @@ pub fn read(path: &Path, context: Option<&str>) -> Result<Connection, PkiError> 
     let cluster = &cluster
         .ok_or_else(|| problem(format!("no cluster {:?}", context.cluster)))?
         .cluster;
-    let user = file.users.iter().find(|u| u.name == context.user);
-    let user = match user {
-        Some(named) => named.user.clone(),
-        None if context.user.is_empty() => User::default(),
-        None => return Err(problem(format!("no user {:?}", context.user))),
-    };
-    if let Some(way) = user.unknown_way() {
-        return Err(problem(format!(
-            "the user {:?} of context {wanted:?} has {way}, which is not run here; give --token-file (see kubectl create token) \
-             or --client-certificate and --client-key with a URL, or a context whose user has a certificate or a token",
-            context.user
-        )));
-    }
+    let user = user_of(&file, wanted, &context.user).map_err(problem)?;
     let base = path.parent().unwrap_or(Path::new("."));
     Ok(Connection {
         url: cluster.server.clone(),
@@ -239,6 +227,22 @@ pub fn read(path: &Path, context: Option<&str>) -> Result<Connection, PkiError> 
             (token, None) => token,
         },
     })
+}
+
+/// The user of a context, who has to be one that can be used here; a context may have none.
+fn user_of(file: &File, context: &str, name: &str) -> Result<User, String> {
+    let user = match file.users.iter().find(|it| it.name == name) {
+        Some(named) => named.user.clone(),
+        None if name.is_empty() => User::default(),
+        None => return Err(format!("no user {name:?}")),
+    };
+    match user.unknown_way() {
+        None => Ok(user),
+        Some(way) => Err(format!(
+            "the user {name:?} of context {context:?} has {way}, which is not run here; give --token-file (see kubectl create token) \
+             or --client-certificate and --client-key with a URL, or a context whose user has a certificate or a token"
+        )),
+    }
 }
 
 /// A PEM text from its base64 form or from its file, the former first, as kubectl does.

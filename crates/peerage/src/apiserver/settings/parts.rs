@@ -25,22 +25,7 @@ pub(super) fn peers(
             return Err(SettingsError::GateOff { flag });
         }
     }
-    let advertise = match (flags.peer_advertise_ip, flags.peer_advertise_port) {
-        (Some(ip), Some(port)) => Some(SocketAddr::new(ip, port)),
-        (None, None) => None,
-        (Some(_), None) => {
-            return Err(SettingsError::HalfAnAddress {
-                given: "--peer-advertise-ip",
-                missing: "--peer-advertise-port",
-            });
-        }
-        (None, Some(_)) => {
-            return Err(SettingsError::HalfAnAddress {
-                given: "--peer-advertise-port",
-                missing: "--peer-advertise-ip",
-            });
-        }
-    };
+    let advertise = advertised(flags)?;
     let names = ("--proxy-client-cert-file", "--proxy-client-key-file");
     let client = pair(
         names,
@@ -69,6 +54,22 @@ pub(super) fn peers(
         hold: flags.peer_hold,
         header_for_all: flags.peer_header_for_all,
     })
+}
+
+/// Where peers are told to come to, if that is said: both or neither.
+fn advertised(flags: &ApiserverFlags) -> Result<Option<SocketAddr>, SettingsError> {
+    match (flags.peer_advertise_ip, flags.peer_advertise_port) {
+        (Some(ip), Some(port)) => Ok(Some(SocketAddr::new(ip, port))),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(SettingsError::HalfAnAddress {
+            given: "--peer-advertise-ip",
+            missing: "--peer-advertise-port",
+        }),
+        (None, Some(_)) => Err(SettingsError::HalfAnAddress {
+            given: "--peer-advertise-port",
+            missing: "--peer-advertise-ip",
+        }),
+    }
 }
 
 /// `1.36`, `v1.36`, `1.36.0` or `kube=1.36`.
