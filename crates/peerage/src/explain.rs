@@ -23,7 +23,7 @@ Examples:
   peerage explain GET /apis/resource.k8s.io/v1/deviceclasses
 
   # as a gateway sees it
-  peerage explain GET /apis/resource.k8s.io/v1/deviceclasses \
+  peerage explain GET /apis/resource.k8s.io/v1/deviceclasses \\
     --gateway http://127.0.0.1:10440
 
   # by saved documents: of /apis and /api, asked for with Accept:
