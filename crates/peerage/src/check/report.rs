@@ -175,31 +175,23 @@ impl Report {
 
     /// What changed since an earlier report, one line each.
     pub(super) fn changes(&self, before: &Report) -> Vec<String> {
-        let (now, mut before) = (numbered(&self.items), numbered(&before.items));
+        // Several may be about the same, as authorities of one name: each is compared with one of its own.
+        let mut before: Vec<&Item> = before.items.iter().collect();
+        let about = |item: &Item| (item.check, item.subject.clone());
         let mut lines = Vec::new();
-        for (key, item) in now {
-            let at = before.iter().position(|(old, _)| *old == key);
-            let old = at.map(|at| before.remove(at).1);
+        for item in &self.items {
+            let at = before.iter().position(|old| about(old) == about(item));
+            let old = at.map(|at| before.remove(at));
             if old.is_some_and(|old| old.verdict == item.verdict && !differs(old, item)) {
                 continue;
             }
             let from = old.map_or("new", |old| old.verdict.word());
             lines.push(format!("{from} -> {}", line(item)));
         }
-        let gone = before.iter().map(|(_, old)| old);
+        let gone = before.iter();
         lines.extend(gone.map(|old| format!("{} -> gone: {}", old.verdict.word(), title(old))));
         lines
     }
-}
-
-/// Items by what they are about, and which they are of those that are about the same: two authorities may have one name.
-fn numbered(items: &[Item]) -> Vec<((&'static str, &str, usize), &Item)> {
-    let about = |item: &Item| (item.check, item.subject.clone());
-    let numbered = items.iter().enumerate().map(|(at, item)| {
-        let same = items[..at].iter().filter(|it| about(it) == about(item));
-        ((item.check, item.subject.as_str(), same.count()), item)
-    });
-    numbered.collect()
 }
 
 /// Whether an item that turned out the same says something else; numbers change all the time and are no news.
