@@ -27,7 +27,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use crate::admin::{self, STOPPING};
+use crate::page;
+use crate::readiness::Unready;
 
 /// What a client that ran into a loop is told to wait: somebody has to mend it.
 const LOOP_RETRY: u32 = 5;
@@ -52,11 +53,16 @@ pub(crate) struct Shared {
 impl Shared {
     /// What `/readyz` on the clients' address says while nothing that is sent on would be answered.
     fn red(&self) -> Option<Response> {
-        if self.stop.is_cancelled() {
-            return Some(admin::text(StatusCode::INTERNAL_SERVER_ERROR, STOPPING));
-        }
-        let unready = admin::unready(self.balancer.as_ref()?)?;
-        Some(admin::text(StatusCode::SERVICE_UNAVAILABLE, unready.text()))
+        let unready = match &self.balancer {
+            Some(proxy) => Unready::of(&self.stop, proxy),
+            // Beside a server it is that server's readiness that clients ask for.
+            None => self.stop.is_cancelled().then_some(Unready::Stopping),
+        }?;
+        let status = match unready {
+            Unready::Stopping => StatusCode::INTERNAL_SERVER_ERROR,
+            Unready::Unheard | Unready::NoneUsable => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Some(page::text(status, unready.text()))
     }
 }
 

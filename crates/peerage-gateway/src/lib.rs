@@ -11,6 +11,7 @@
 //! | [`options`] | everything that may be decided about a gateway |
 //! | [`sources`] | where the servers behind come from |
 //! | `server` | start, readiness, drain |
+//! | `readiness` | whether the gateway is ready, and why not |
 //! | `admin` | health, metrics and state of the gateway itself, on an address of its own |
 //!
 //! Left to the servers behind: who a bearer token belongs to, and what anyone may do.
@@ -19,6 +20,8 @@ mod admin;
 mod chain;
 mod discovery_authorization;
 pub mod options;
+mod page;
+mod readiness;
 mod server;
 pub mod sources;
 

@@ -417,6 +417,7 @@ async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, 
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::readiness::Unready;
 
     fn record(address: &str) -> PeerRecord {
         PeerRecord {
@@ -497,8 +498,7 @@ mod tests {
         let (_, exclusions) = watch::channel(Arc::new(Exclusions::default()));
         let proxy = PeerProxy::start(ProxyOptions::default(), records, local, exclusions);
         assert!(!proxy.view().synced());
-        let unready = crate::admin::unready(&proxy);
-        assert!(matches!(unready, Some(crate::admin::Unready::Unheard)));
+        assert_eq!(Unready::of(&life, &proxy), Some(Unready::Unheard));
         life.cancel();
         let waiting = say_when_ready(proxy.clone(), address, life);
         let waited = tokio::time::timeout(Duration::ZERO, waiting).await;
