@@ -72,7 +72,7 @@ impl Admin {
 
     /// The servers; with `explain=METHOD PATH`, also which of them can answer that request, and why.
     fn peers(&self, query: &str) -> Response {
-        let explanation = match Explanation::asked(&Query::parse(query), &self.proxy.view()) {
+        let explanation = match self.proxy.explain(&Query::parse(query)) {
             Ok(explanation) => explanation,
             Err(error) => return text(StatusCode::BAD_REQUEST, format!("{error}\n")),
         };

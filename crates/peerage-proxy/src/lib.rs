@@ -54,6 +54,7 @@ pub mod clock;
 pub mod debug;
 mod discovery;
 mod error;
+mod explain;
 mod forward;
 mod front;
 mod gzip;
@@ -79,7 +80,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use peerage_core::RequestInfo;
+use peerage_core::route::Explanation;
+use peerage_core::{Query, RequestInfo, RequestInfoError};
 use peerage_http::metrics::Registry;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
@@ -214,6 +216,15 @@ impl PeerProxy {
         for known in self.shared.snapshot.load().peers.values() {
             known.peer.poke.notify_one();
         }
+    }
+
+    /// Answers `?explain=METHOD PATH`: who would answer that request, and why; a front's servers in the order in which
+    /// it would try them, for a client that has not written lately.
+    ///
+    /// # Errors
+    /// [`RequestInfoError`] for a target that no server would understand.
+    pub fn explain(&self, query: &Query<'_>) -> Result<Option<Explanation>, RequestInfoError> {
+        explain::explain(&self.shared, query)
     }
 
     /// Whether there is a peer that requests can be sent to now.

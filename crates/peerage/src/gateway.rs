@@ -66,7 +66,7 @@ pub fn run(flags: GatewayFlags, in_force: Option<Settings>) -> Result<(), Failur
     })
 }
 
-/// Shows all settings; if they do not fit together, says why as well.
+/// Shows all settings; if they do not fit together or name files that are of no use, says why as well.
 fn print_config(flags: &GatewayFlags, in_force: Option<Settings>) -> Result<(), Failure> {
     let settings = GatewaySettings::new(flags);
     let derived = settings.as_ref().map(GatewaySettings::derived);
@@ -74,8 +74,7 @@ fn print_config(flags: &GatewayFlags, in_force: Option<Settings>) -> Result<(), 
         let in_force = in_force.with_derived(&derived.unwrap_or_default());
         say!("{}", in_force.yaml()?.trim_end());
     }
-    settings?;
-    Ok(())
+    run::read_certificates(&settings?)
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 
 use std::process::{Command, Output};
 
+use peerage_testkit::pki::Pki;
+
 fn peerage(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_peerage"))
         .args(words)
@@ -122,4 +124,43 @@ fn certificates_are_shown_for_people_and_for_programs() {
             .contains(&"10.0.0.1".into())
     );
     assert!((364..=365).contains(&serving["daysLeft"].as_i64().unwrap()));
+}
+
+#[test]
+fn a_gateways_files_are_read_before_it_is_said_that_its_settings_are_good() {
+    let directory = tempfile::tempdir().unwrap();
+    let pki = Pki::create(directory.path());
+    let file = |name: &str| pki.file(name).display().to_string();
+    let good = [
+        ("peer-ca-file", file("ca.crt")),
+        ("client-ca-file", file("ca.crt")),
+        ("proxy-client-cert-file", file("front-proxy-client.crt")),
+        ("proxy-client-key-file", file("front-proxy-client.key")),
+        ("tls-cert-file", file("server.crt")),
+        ("tls-private-key-file", file("server.key")),
+    ];
+    let judge = |flag: &str, other: &str| {
+        let value = |(name, value): &(&str, String)| match *name == flag {
+            true => format!("--{name}={}", file(other)),
+            false => format!("--{name}={value}"),
+        };
+        let flags: Vec<String> = good.iter().map(value).collect();
+        let mut words = vec!["gateway", "--print-config", "--peer=https://10.0.0.1:6443"];
+        words.extend(flags.iter().map(String::as_str));
+        let output = peerage(&words);
+        let error = text(&output.stderr).to_owned();
+        (output.status.code(), error)
+    };
+    assert_eq!(judge("", ""), (Some(0), String::new()));
+    for (flag, other) in [
+        ("tls-cert-file", "server.key"),
+        ("tls-private-key-file", "front-proxy-client.key"),
+        ("proxy-client-key-file", "server.key"),
+        ("peer-ca-file", "ca.key"),
+        ("client-ca-file", "ca.key"),
+    ] {
+        let (code, error) = judge(flag, other);
+        assert_eq!(code, Some(3), "{flag}: {error}");
+        assert!(error.contains(&file(other)), "{flag}: {error}");
+    }
 }

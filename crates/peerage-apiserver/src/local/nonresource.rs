@@ -84,7 +84,7 @@ fn is_below_served_group(api: &Api, path: &str) -> bool {
 
 /// The peers; with `explain=METHOD PATH`, also who would answer that request, and why.
 fn debug_peers(api: &Api, info: &RequestInfo<'_>, respond: &Respond) -> Response {
-    let explanation = match Explanation::asked(&info.query(), &api.proxy.view()) {
+    let explanation = match api.proxy.explain(&info.query()) {
         Ok(explanation) => explanation,
         Err(error) => return respond.error(&Status::bad_request(error.to_string()).into()),
     };

@@ -59,19 +59,14 @@ pub struct Candidate {
     pub address: String,
 }
 
-impl Explanation {
-    /// Answers `?explain=METHOD PATH`, or `?explain=PATH` for a GET; none if the query does not ask.
-    ///
-    /// # Errors
-    /// [`RequestInfoError`] for a target that no server would understand.
-    pub fn asked(query: &Query<'_>, view: &PeerView) -> Result<Option<Self>, RequestInfoError> {
-        let Some(question) = query.first("explain") else {
-            return Ok(None);
-        };
-        let (method, target) = question.split_once(' ').unwrap_or(("GET", question));
-        Self::of(method, target, view).map(Some)
-    }
+/// What `?explain=METHOD PATH` asks about, or `?explain=PATH` for a GET; none if the query does not ask.
+#[must_use]
+pub fn question<'q>(query: &'q Query<'_>) -> Option<(&'q str, &'q str)> {
+    let question = query.first("explain")?;
+    Some(question.split_once(' ').unwrap_or(("GET", question)))
+}
 
+impl Explanation {
     /// Decides who answers a client's request of this method and target, by this view.
     ///
     /// # Errors
@@ -79,7 +74,13 @@ impl Explanation {
     pub fn of(method: &str, target: &str, view: &PeerView) -> Result<Self, RequestInfoError> {
         let info = RequestInfo::parse(method, target)?;
         let route = route(&info, view, &Rules::default());
-        let candidates = match &route {
+        Ok(Self::of_route(method, target, &info, &route))
+    }
+
+    /// The same, decided already.
+    #[must_use]
+    pub fn of_route(method: &str, target: &str, info: &RequestInfo<'_>, route: &Route<'_>) -> Self {
+        let candidates = match route {
             Route::Forward { candidates, .. } => candidates.as_slice(),
             _ => &[],
         };
@@ -87,13 +88,13 @@ impl Explanation {
             id: peer.id.to_string(),
             address: peer.address.to_string(),
         });
-        Ok(Self {
-            request: Asked::new(method, target, &info),
+        Self {
+            request: Asked::new(method, target, info),
             answer: route.answer().to_owned(),
             reason: route.reason().to_owned(),
             explanation: route.explain(),
             candidates: candidates.collect(),
-        })
+        }
     }
 }
 

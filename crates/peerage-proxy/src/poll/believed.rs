@@ -29,6 +29,11 @@ const PATH: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const REVIEW: &str = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
 const LIMIT: usize = 64 << 10;
 
+/// What a server's 401 means.
+const STRANGER: &str = "it answered 401, so it does not know the certificate of --proxy-client-cert-file: the authority \
+                        of that has to be in the server's --requestheader-client-ca-file, and its name among \
+                        --requestheader-allowed-names where that is set";
+
 /// A certificate may be replaced while a connection's options stay.
 const AGAIN: Duration = Duration::from_secs(60);
 
@@ -85,6 +90,7 @@ async fn review(
         }
         StatusCode::FORBIDDEN => Ok(refused(&read.await?)),
         StatusCode::NOT_FOUND => Ok(Believed::CannotTell),
+        StatusCode::UNAUTHORIZED => Err(STRANGER.to_owned()),
         other => Err(format!("it answered with status {other}")),
     }
 }

@@ -32,6 +32,14 @@ pub(super) async fn run(settings: GatewaySettings, signals: &Signals) -> Result<
     }
 }
 
+/// Whether every certificate, key and CA bundle can be used, as at the start.
+pub(super) fn read_certificates(settings: &GatewaySettings) -> Result<(), Failure> {
+    serving_tls(settings)?;
+    server_tls(settings, true)?;
+    server_tls(settings, false)?;
+    Ok(())
+}
+
 async fn options(settings: GatewaySettings) -> Result<GatewayOptions, Failure> {
     let beside = settings.upstream.as_ref().map(|it| found(it).record_id());
     let sources = Sources::start(sources(&settings)?).await;

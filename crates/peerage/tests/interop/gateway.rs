@@ -258,9 +258,9 @@ async fn a_gateway_with_another_pair_than_the_front_proxys_serves_nobody_and_say
 }
 
 /// Runs `peerage explain` against a gateway's own address.
-async fn explain(gateway: &RunningGateway, target: &str) -> Value {
+async fn explain(gateway: &RunningGateway, method: &str, target: &str) -> Value {
     let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_peerage"))
-        .args(["explain", "GET", target, "--output=json", "--gateway"])
+        .args(["explain", method, target, "--output=json", "--gateway"])
         .arg(format!("http://{}", gateway.admin))
         .output()
         .await
@@ -277,7 +277,7 @@ async fn a_gateway_explains_who_can_answer_a_request_and_that_one_does() {
     let both = "/api/v1/namespaces/default/pods";
     for (name, gateway) in gateways.each() {
         gateway.serves(NEWER_ONLY).await;
-        let said = explain(gateway, NEWER_ONLY).await;
+        let said = explain(gateway, "GET", NEWER_ONLY).await;
         assert_eq!(said["answer"], "peer", "{name}: {said}");
         let addresses = |said: &Value| {
             let candidates = said["candidates"].as_array().unwrap().iter();
@@ -286,8 +286,18 @@ async fn a_gateway_explains_who_can_answer_a_request_and_that_one_does() {
             addresses
         };
         assert_eq!(addresses(&said), [json!(newer)], "{name}: {said}");
-        assert_eq!(addresses(&explain(gateway, both).await).len(), 2, "{name}");
-        let said = explain(gateway, "/apis/no.such.group/v1/things").await;
+        assert_eq!(
+            addresses(&explain(gateway, "GET", both).await).len(),
+            2,
+            "{name}"
+        );
+        let said = explain(gateway, "GET", "/apis/no.such.group/v1/things").await;
         assert_eq!(said["answer"], "unknown", "{name}: {said}");
     }
+    let balancer = explain(&gateways.balancer, "POST", both).await;
+    assert_eq!(balancer["candidates"].as_array().unwrap().len(), 1);
+    assert_eq!(balancer["candidates"][0]["address"], newer, "{balancer}");
+    let sidecar = explain(&gateways.sidecar, "POST", both).await;
+    let older = gateways.plane.server("older").address().to_string();
+    assert_eq!(sidecar["candidates"][0]["address"], older, "{sidecar}");
 }
