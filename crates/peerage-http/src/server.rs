@@ -15,6 +15,7 @@ mod connection;
 mod leftover;
 mod pace;
 mod refusal;
+mod targets;
 
 use std::convert::Infallible;
 use std::io;

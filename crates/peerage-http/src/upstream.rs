@@ -22,6 +22,7 @@
 mod begun;
 mod connect;
 mod error;
+mod interim;
 mod pool;
 mod replay;
 mod same;
@@ -43,6 +44,7 @@ use crate::{Body, BoxError, ClientTls, Request, Response, body, hop};
 use begun::{Begun, is_short};
 use connect::Opened;
 use error::{Cause, exchange_cause};
+use interim::{Interim, TooMany};
 use pool::{Lease, NoPlace, Place, Pool, Sender};
 use replay::Replay;
 
@@ -350,8 +352,12 @@ impl Upstream {
                     sender.try_send_request(request).await?
                 }
                 Sender::Http1(mut sender) => {
-                    let request = http1_request(to, head, body);
-                    let response = sender.try_send_request(request).await?;
+                    let mut request = http1_request(to, head, body);
+                    let interim = Interim::of(&mut request);
+                    let response = tokio::select! {
+                        response = sender.try_send_request(request) => response?,
+                        too_many = interim.too_many() => return Err(Failed::Interim(too_many)),
+                    };
                     place.keep(sender);
                     response
                 }
@@ -371,6 +377,11 @@ impl Upstream {
         let (unsent, error) = match failed {
             Failed::Unfit(error) => {
                 return self.error(Cause::NotForwarded, Some(error.into()));
+            }
+            Failed::Interim(too_many) => {
+                return self
+                    .error(Cause::BadAnswer, Some(too_many.into()))
+                    .with_sent(true);
             }
             Failed::Http { unsent, error } => (unsent, error),
         };
@@ -447,6 +458,8 @@ fn target(uri: &Uri) -> PathAndQuery {
 enum Failed {
     /// The request cannot be said over this connection.
     Unfit(http::uri::InvalidUriParts),
+    /// The server sends interim answers only.
+    Interim(TooMany),
     Http {
         /// Whether nothing of the request was sent.
         unsent: bool,

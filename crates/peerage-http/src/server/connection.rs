@@ -26,6 +26,7 @@ use tower::ServiceExt;
 use super::leftover::Leftover;
 use super::pace::{Answers, InFlight};
 use super::refusal::{self, Refusals};
+use super::targets::{Cut, Targets};
 use super::{ConnInfo, Drain, ServerOptions, TlsPeer};
 use crate::io::{Observed, Traffic};
 use crate::{Request, Response, ServerTls, body};
@@ -83,11 +84,12 @@ where
         let traffic = Traffic::new();
         let answers = Answers::new(traffic.clone(), http2);
         let builder = builder(&self.options, peer.as_deref());
-        let service = self.hyper_service(peer, answers.clone());
-        let io = TokioIo::new(Refusals::new(
-            Observed::new(stream, traffic.clone()),
-            answers.clone(),
-        ));
+        let cut = Arc::new(Cut::default());
+        // Without TLS the first bytes say what is spoken.
+        let targets = Targets::new(cut.clone(), peer.is_some().then_some(http2));
+        let service = self.hyper_service(peer, answers.clone(), cut);
+        let stream = Observed::new(stream, traffic.clone());
+        let io = TokioIo::new(Refusals::new(stream, answers.clone(), targets));
         let mut connection = pin!(builder.serve_connection_with_upgrades(io, service));
         let mut ticks = tokio::time::interval(tick(&self.options));
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -159,7 +161,12 @@ where
         Verdict::Fine
     }
 
-    fn hyper_service(&self, tls: Option<Arc<TlsPeer>>, answers: Arc<Answers>) -> Requests<S> {
+    fn hyper_service(
+        &self,
+        tls: Option<Arc<TlsPeer>>,
+        answers: Arc<Answers>,
+        cut: Arc<Cut>,
+    ) -> Requests<S> {
         Requests {
             info: ConnInfo {
                 remote: self.remote,
@@ -172,6 +179,7 @@ where
             max_headers: self.options.max_headers,
             leaving: self.options.leaving.clone(),
             answers,
+            cut,
         }
     }
 }
@@ -185,6 +193,7 @@ struct Requests<S> {
     max_headers: usize,
     leaving: CancellationToken,
     answers: Arc<Answers>,
+    cut: Arc<Cut>,
 }
 
 impl<S> hyper::service::Service<http::Request<Incoming>> for Requests<S>
@@ -198,7 +207,7 @@ where
 
     fn call(&self, request: http::Request<Incoming>) -> Self::Future {
         let in_flight = self.answers.begin();
-        if let Some(refused) = refusal::of(&request, self.max_headers) {
+        if let Some(refused) = refusal::of(&request, self.max_headers, &self.cut) {
             return Box::pin(async move { Ok(refused.map(|body| in_flight.pace(body))) });
         }
         let is_http1 = request.version() < Version::HTTP_2;

@@ -88,6 +88,11 @@ impl Answers {
         }
     }
 
+    /// Whether the connection has become a tunnel.
+    pub(super) fn is_upgraded(&self) -> bool {
+        self.upgraded.load(Ordering::Acquire)
+    }
+
     /// Whether a head of HTTP/1.1 may be written on the connection that answers no request.
     pub(super) fn may_refuse(&self) -> bool {
         !self.http2 && !self.upgraded.load(Ordering::Acquire)

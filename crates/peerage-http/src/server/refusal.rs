@@ -19,6 +19,7 @@ use peerage_core::Status;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::pace::Answers;
+use super::targets::{Cut, Targets};
 use crate::{Response, body};
 
 /// What hyper writes behind the status line, up to the date.
@@ -34,15 +35,17 @@ pub(super) struct Refusals<S> {
     answered: u64,
     /// What is still to be written in place of a refusal.
     instead: Bytes,
+    targets: Targets,
 }
 
 impl<S> Refusals<S> {
-    pub(super) fn new(stream: S, answers: Arc<Answers>) -> Self {
+    pub(super) fn new(stream: S, answers: Arc<Answers>, targets: Targets) -> Self {
         Self {
             stream,
             answers,
             answered: 0,
             instead: Bytes::new(),
+            targets,
         }
     }
 
@@ -74,11 +77,15 @@ fn refusal(bytes: &[u8]) -> Option<(usize, Bytes)> {
     Some((bytes.len(), answer(code, text, &tail[..TAIL - 4])))
 }
 
+const FRAGMENT: &str =
+    "the request target has a `#`, which belongs to none: write %23 for one in a name or value";
 const TOO_LARGE: &str = "the request's headers are too large or too many";
 
 /// The refusal of a head that hyper takes and no service shall see.
-pub(super) fn of<B>(request: &Request<B>, max_headers: usize) -> Option<Response> {
-    let (code, text) = if request.headers().len() > max_headers {
+pub(super) fn of<B>(request: &Request<B>, max_headers: usize, cut: &Cut) -> Option<Response> {
+    let (code, text) = if cut.is_cut(request.uri()) {
+        (StatusCode::BAD_REQUEST, FRAGMENT)
+    } else if request.headers().len() > max_headers {
         // Over HTTP/2 the parser does not count them.
         (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, TOO_LARGE)
     } else {
@@ -176,7 +183,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Refusals<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        if !self.answers.is_upgraded() {
+            self.targets.read(&buffer.filled()[before..])?;
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

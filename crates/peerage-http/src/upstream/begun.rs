@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::Version;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -44,6 +45,10 @@ impl Begun {
     pub(super) fn receive(self, place: Place) -> Response {
         let (mut head, incoming) = self.response.into_parts();
         head.version = Version::HTTP_11;
+        // With a coding the length counts for nothing (RFC 9112, 6.3), and would cut the body off for whoever believes it.
+        if head.headers.contains_key(TRANSFER_ENCODING) {
+            head.headers.remove(CONTENT_LENGTH);
+        }
         let body = match self.first.map(Frame::into_data) {
             None => body::guarded(body::boxed(incoming), place),
             Some(Ok(whole)) if incoming.is_end_stream() => body::full(whole),

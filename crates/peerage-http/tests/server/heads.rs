@@ -30,6 +30,70 @@ async fn the_request_target_reaches_the_service_byte_for_byte() {
     }
 }
 
+const CUT: &str = "the request target has a `#`";
+
+#[tokio::test]
+async fn a_target_with_a_fragment_is_refused_and_not_cut_off_there() {
+    let server = plain(ServerOptions::default()).await;
+    let end = "Host: x\r\nConnection: close\r\n\r\n";
+    for target in ["/a#b", "/a?dryRun=#All", "/#", "http://x/a#b"] {
+        let request = format!("DELETE {target} HTTP/1.1\r\n{end}");
+        let answer = say(&server, request.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 400"), "{target}: {answer}");
+        assert!(answer.contains(CUT), "{target}: {answer}");
+    }
+    // Behind the body of another, which does not end with a line break.
+    let both = format!(
+        "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n{{\"#\"}}DELETE /b#c HTTP/1.1\r\n{end}"
+    );
+    let answers = say(&server, both.as_bytes()).await;
+    assert!(answers.starts_with("HTTP/1.1 200"), "{answers}");
+    assert!(
+        answers.contains("HTTP/1.1 400") && answers.contains(CUT),
+        "{answers}"
+    );
+}
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream];
+    frame.extend(payload);
+    frame
+}
+
+#[tokio::test]
+async fn over_http_2_a_target_with_a_fragment_never_reaches_the_service() {
+    let (seen, mut targets) = tokio::sync::mpsc::unbounded_channel();
+    let server = serve(
+        ServerTls::plain(),
+        ServerOptions::default(),
+        move |request| {
+            let _ = seen.send(request.uri().path_and_query().unwrap().to_string());
+            async { Response::new(body::empty()) }
+        },
+    )
+    .await;
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend(frame(4, 0, 0, &[]));
+    for (stream, target) in [(1, "/a#b"), (3, "/c?d=e#f"), (5, "/#"), (7, "/ok")] {
+        // GET, https, and a path that is kept in the table.
+        let mut block = vec![0x82, 0x87, 0x44, target.len() as u8];
+        block.extend(target.as_bytes());
+        bytes.extend(frame(1, 5, stream, &block));
+    }
+    // The first path again, by its number: four have been kept.
+    bytes.extend(frame(1, 5, 9, &[0x82, 0x87, 0x80 | 65]));
+    let mut end = vec![0x82, 0x87, 0x04, 4];
+    end.extend(b"/end");
+    bytes.extend(frame(1, 5, 11, &end));
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(&bytes).await.unwrap();
+    for expected in ["/ok", "/end"] {
+        let seen = timeout(LONG, targets.recv()).await.unwrap();
+        assert_eq!(seen.as_deref(), Some(expected));
+    }
+}
+
 #[tokio::test]
 async fn a_target_that_is_none_is_a_bad_request() {
     let server = plain(ServerOptions::default()).await;

@@ -9,6 +9,8 @@ use http_body_util::BodyExt;
 use peerage_http::{
     ClientTls, Response, ServerOptions, Stage, Upstream, UpstreamOptions, body, full,
 };
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -83,6 +85,37 @@ async fn informational_answers_are_absorbed_and_the_final_one_is_whole() {
     assert_eq!(response.headers()["retry-after"], "3");
     assert!(!response.headers().contains_key("link"));
     assert_eq!(text(response).await, "gone");
+}
+
+#[tokio::test]
+async fn a_flood_of_informational_answers_ends_the_request_and_its_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let flood = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
+        let hints = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n".repeat(100);
+        while stream.write_all(hints.as_bytes()).await.is_ok() {}
+    });
+    let upstream = upstream(address, ClientTls::plain());
+    let sent = timeout(LONG, upstream.send(get("/"))).await.unwrap();
+    let error = sent.unwrap_err();
+    assert_eq!(
+        (error.stage(), error.reason()),
+        (Stage::Response, "bad_answer")
+    );
+    timeout(LONG, flood).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_length_beside_a_coding_does_not_cut_the_body_off() {
+    let address = raw_server(&["HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\
+         transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"])
+    .await;
+    let upstream = upstream(address, ClientTls::plain());
+    let response = upstream.send(get("/")).await.unwrap();
+    assert!(!response.headers().contains_key("content-length"));
+    assert_eq!(text(response).await, "hello");
 }
 
 #[tokio::test]

@@ -114,7 +114,9 @@ impl Forward<'_> {
             in_flight,
         } = answered;
         let status = response.status();
-        if self.head.upgrade && (status.is_success() || status.is_redirection()) {
+        // A write that is done is told as such: whoever offers an upgrade with it can do without.
+        let is_odd = status.is_redirection() || status.is_success() && self.head.method.is_safe();
+        if self.head.upgrade && is_odd {
             return Err(ProxyError::UpgradeAnswer(status));
         }
         if self.leads_away(&response) {
@@ -162,10 +164,10 @@ impl Forward<'_> {
     ///
     /// Differs: kube-apiserver refuses that of aggregated API servers alone and passes on that of a peer.
     fn leads_away(&self, response: &Response) -> bool {
-        let location = response.headers().get(header::LOCATION);
+        let mut locations = response.headers().get_all(header::LOCATION).iter();
         response.status().is_redirection()
             && self.info.subresource() != "proxy"
-            && location.is_some_and(|location| names_a_host(location.as_bytes()))
+            && locations.any(|location| names_a_host(location.as_bytes()))
     }
 
     fn record(&self, peer: &Peer, status: StatusCode) {

@@ -275,10 +275,13 @@ async fn row_08_an_upgrade_is_carried_with_the_identity_over_http_1_1() {
 /// CVE-2018-1002105, CVE-2020-8559.
 #[tokio::test]
 async fn row_08_a_refused_upgrade_is_an_ordinary_answer_and_joins_nothing() {
-    for (line, status) in [
-        ("401 Unauthorized", "HTTP/1.1 401"),
-        ("200 OK", "HTTP/1.1 503"),
-        ("307 Temporary Redirect", "HTTP/1.1 503"),
+    for (method, line, status) in [
+        ("GET", "401 Unauthorized", "HTTP/1.1 401"),
+        ("GET", "200 OK", "HTTP/1.1 503"),
+        ("GET", "307 Temporary Redirect", "HTTP/1.1 503"),
+        ("POST", "307 Temporary Redirect", "HTTP/1.1 503"),
+        // What is done must not look as if it were to be tried again.
+        ("POST", "201 Created", "HTTP/1.1 201"),
     ] {
         let pki = Pki::new();
         let peer = RawPeer::start(&pki, move |_, mut wire| async move {
@@ -289,11 +292,11 @@ async fn row_08_a_refused_upgrade_is_an_ordinary_answer_and_joins_nothing() {
         let world = world_with(pki, peer.address).await;
         let front = Front::start(&world).await;
         let mut client = front.connect().await;
-        client.write(WEBSOCKET).await;
+        client.write(&WEBSOCKET.replacen("GET", method, 1)).await;
         let head = client.head().await;
-        assert!(head.starts_with(status), "{line}: {head}");
+        assert!(head.starts_with(status), "{method} {line}: {head}");
         let elsewhere = head.to_ascii_lowercase().contains("location:");
-        assert_eq!(elsewhere, status == "HTTP/1.1 401", "{head}");
+        assert_eq!(elsewhere, status != "HTTP/1.1 503", "{head}");
         let second = world.metrics();
         assert!(
             second.contains("peerage_peer_streams{peer=\"apiserver-new\"} 0"),

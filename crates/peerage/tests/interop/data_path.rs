@@ -52,6 +52,36 @@ async fn quickest<F: Future<Output = ()>>(mut once: impl FnMut() -> F) -> Durati
     best
 }
 
+/// What follows a `#` is part of the name or of the query for Kubernetes; without it other objects would be meant.
+#[tokio::test]
+async fn a_target_with_a_fragment_deletes_nothing_that_was_not_named() {
+    let gateways = GATEWAYS.get().await;
+    let older = gateways.plane.server("older");
+    namespace(older, "fragments").await;
+    let all = maps("fragments");
+    older.create(&all, &map("a", "kept")).await;
+    for (name, way) in gateways.each() {
+        for target in [
+            format!("{all}/#x"),
+            format!("{all}#x"),
+            format!("{all}/a#x"),
+            format!("{all}/a?fieldManager=x#y&dryRun=All"),
+        ] {
+            let delete = Outgoing::new("DELETE", &target);
+            let answer = way.client("admin").send(&delete).await.unwrap();
+            assert_eq!(
+                answer.status(),
+                400,
+                "{name} {target}: {}",
+                answer.in_words()
+            );
+        }
+        let read = Outgoing::new("GET", &format!("{all}/a"));
+        let answer = way.client("admin").send(&read).await.unwrap();
+        assert_eq!(answer.status(), 200, "{name}: {}", answer.in_words());
+    }
+}
+
 /// kubernetes/kubernetes#75837.
 #[tokio::test]
 async fn the_head_of_a_quiet_watch_is_there_at_once() {
