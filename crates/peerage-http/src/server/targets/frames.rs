@@ -37,8 +37,8 @@ pub(super) struct Frames {
 enum Payload {
     /// Nothing that matters here.
     Other,
-    /// A block, or a part of one that begins there in what has arrived of it.
-    Block { flags: u8, at: usize },
+    /// A block of a stream, or a part of one that begins there in what has arrived of it.
+    Block { flags: u8, stream: u32, at: usize },
 }
 
 impl Default for Frames {
@@ -97,17 +97,19 @@ impl Frames {
     /// A frame's head is there.
     fn begin(&mut self) -> io::Result<()> {
         let head = std::mem::take(&mut self.head);
-        let [a, b, c, kind, flags, ..] = head[..] else {
+        let [a, b, c, kind, flags, s, t, r, e] = head[..] else {
             return Err(unreadable());
         };
         self.head = head;
         self.head.clear();
+        let stream = number([s, t, r, e]);
         self.left = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
         let at = self.block.len();
         self.payload = match kind {
-            HEADERS => Payload::Block { flags, at },
+            HEADERS => Payload::Block { flags, stream, at },
             CONTINUATION => Payload::Block {
                 flags: flags & END_HEADERS,
+                stream,
                 at,
             },
             _ => Payload::Other,
@@ -120,11 +122,12 @@ impl Frames {
 
     /// A frame's payload is there.
     fn end(&mut self, found: &mut impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        let Payload::Block { flags, at } = std::mem::replace(&mut self.payload, Payload::Other)
+        let Payload::Block { flags, stream, at } =
+            std::mem::replace(&mut self.payload, Payload::Other)
         else {
             return Ok(());
         };
-        strip(&mut self.block, at, flags).ok_or_else(unreadable)?;
+        strip(&mut self.block, at, flags, stream).ok_or_else(unreadable)?;
         if flags & END_HEADERS == 0 {
             return Ok(());
         }
@@ -141,8 +144,14 @@ impl Frames {
     }
 }
 
-/// Takes padding and priority off the part of a block that begins there.
-fn strip(block: &mut Vec<u8>, at: usize, flags: u8) -> Option<()> {
+/// The number of a stream, without the bit before it that says something else or nothing.
+fn number(octets: [u8; 4]) -> u32 {
+    u32::from_be_bytes(octets) & 0x7fff_ffff
+}
+
+/// Takes padding and priority off the part of a block that begins there. A stream that depends on itself is an error of
+/// the stream's for the library, which then leaves the block unread.
+fn strip(block: &mut Vec<u8>, at: usize, flags: u8, stream: u32) -> Option<()> {
     let mut begin = at;
     if flags & PADDED != 0 {
         let padding = usize::from(*block.get(begin)?);
@@ -154,6 +163,10 @@ fn strip(block: &mut Vec<u8>, at: usize, flags: u8) -> Option<()> {
         block.truncate(end);
     }
     if flags & PRIORITY != 0 {
+        let on = block.get(begin..begin + 4)?.try_into().ok()?;
+        if number(on) == stream {
+            return None;
+        }
         begin += 5;
     }
     if begin > block.len() {

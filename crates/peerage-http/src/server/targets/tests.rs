@@ -161,6 +161,16 @@ fn a_path_with_a_fragment_is_noticed_however_its_block_is_made() {
 }
 
 #[test]
+fn a_block_that_the_library_leaves_unread_ends_the_connection() {
+    let mut bytes = PREFACE.to_vec();
+    let mut block = vec![0x80, 0, 0, 1, 9];
+    block.extend(kept(4, b"/a", false));
+    bytes.extend(frame(1, 4 | 0x20, &block));
+    let (_, read) = cut_after(Some(true), &bytes, 4096);
+    assert!(read.is_err(), "stream 1 depends on itself");
+}
+
+#[test]
 fn headers_fall_out_of_the_table_as_they_do_for_the_library() {
     let mut table = headers::Table::default();
     let mut found = 0;
