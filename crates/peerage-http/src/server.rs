@@ -1,6 +1,7 @@
 //! Accepting connections: TLS, HTTP/1.1 and HTTP/2 on one port, limits, graceful shutdown.
 //!
-//! What every request gets: its target as the raw bytes of the request line, [`ConnInfo`] and [`Drain`] in its
+//! What every request gets: its target as the raw bytes of the request line (one that the HTTP library would cut off at a
+//! `#` is refused), [`ConnInfo`] and [`Drain`] in its
 //! extensions, and hyper's `OnUpgrade` when it may be upgraded. What a request means is the service's business.
 //!
 //! Shutdown: the listener closes first, so that clients connect elsewhere; idle connections are closed, HTTP/2

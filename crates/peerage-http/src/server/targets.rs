@@ -19,7 +19,6 @@ mod headers;
 mod huffman;
 mod lines;
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,7 +44,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 #[derive(Default)]
 pub(super) struct Cut {
     any: AtomicBool,
-    targets: Mutex<VecDeque<Left>>,
+    targets: Mutex<Vec<Left>>,
 }
 
 /// What is left of a target, and until when that is remembered; for ever if nothing says.
@@ -82,7 +81,7 @@ impl Cut {
         if targets.len() >= MOST || octets + at > MOST_OCTETS {
             return Err(io::Error::other("too many request targets with a `#`"));
         }
-        targets.push_back(Left(path_and_query(&target[..at]).into(), until));
+        targets.push(Left(path_and_query(&target[..at]).into(), until));
         self.any.store(true, Ordering::Release);
         Ok(())
     }

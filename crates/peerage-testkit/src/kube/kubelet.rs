@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::apiserver::Apiserver;
 use super::ports;
@@ -69,15 +69,15 @@ impl Kubelet {
                 "daemonEndpoints": {"kubeletEndpoint": {"Port": self.address.port()}},
             },
         });
-        post(server, "/api/v1/nodes", &node).await;
+        server.create("/api/v1/nodes", &node).await;
         let space =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-        post(server, "/api/v1/namespaces", &space).await;
+        server.create("/api/v1/namespaces", &space).await;
         // No controller makes it here, and no pod comes without.
         let account =
             json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
         let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
-        post(server, &accounts, &account).await;
+        server.create(&accounts, &account).await;
     }
 
     /// Makes a pod that runs on it.
@@ -93,19 +93,13 @@ impl Kubelet {
             },
         });
         let pods = format!("/api/v1/namespaces/{namespace}/pods");
-        post(server, &pods, &pod).await;
+        server.create(&pods, &pod).await;
         let runs = json!({"status": {"phase": "Running"}});
         let status = Outgoing::new("PATCH", &format!("{pods}/{name}/status"))
             .json("application/merge-patch+json", &runs);
         let answer = server.client("admin").send(&status).await.unwrap();
         assert_eq!(answer.status(), 200, "{}", answer.in_words());
     }
-}
-
-async fn post(server: &Apiserver, target: &str, object: &Value) {
-    let request = Outgoing::new("POST", target).json("application/json", object);
-    let answer = server.client("admin").send(&request).await.unwrap();
-    assert_eq!(answer.status(), 201, "{target}: {}", answer.in_words());
 }
 
 impl Deref for Kubelet {
