@@ -132,9 +132,3 @@ impl ProxyError {
         }
     }
 }
-
-/// An error with all that led to it, for logs and descriptions; clients are told its own words only.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let sources = std::iter::successors(error.source(), |it| it.source());
-    sources.fold(error.to_string(), |text, it| format!("{text}: {it}"))
-}

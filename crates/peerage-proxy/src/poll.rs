@@ -19,6 +19,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use peerage_auth::identity_headers::Family;
 use peerage_core::Documents;
+use peerage_core::chain;
 use peerage_core::discovery::{self, ApiGroupDiscoveryList, DocumentError};
 use rand::RngExt;
 use tokio::time::{Instant, sleep_until};
@@ -30,7 +31,6 @@ pub(crate) use fetch::{Fetch, FetchError, Fetched, fetch};
 use lists::{Asker, Lists};
 use schedule::{Rhythm, Schedule};
 
-use crate::error::chain;
 use crate::identity;
 use crate::openapi;
 use crate::options::PollOptions;

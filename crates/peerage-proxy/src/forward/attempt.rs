@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{StatusCode, header};
+use peerage_core::chain;
 use peerage_http::{Request, Response, SendError, Stage};
 use tokio::time::{Instant, sleep_until};
 
 use super::{Answered, Forward};
-use crate::error::{ProxyError, chain};
+use crate::error::ProxyError;
 use crate::peer::{Link, Peer};
 
 /// A peer that has not answered for so long is probed meanwhile.

@@ -15,12 +15,12 @@ use std::time::Duration;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Method, StatusCode};
 use peerage_auth::identity_headers::{self, Family};
+use peerage_core::chain;
 use peerage_http::{Request, body};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::fetch::peer_user;
-use crate::error::chain;
 use crate::headers::{self, GUARD, GUARD_VALUE};
 use crate::peer::Link;
 use crate::shared::Shared;
