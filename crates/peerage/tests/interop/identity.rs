@@ -19,8 +19,11 @@ use crate::ours::start;
 use crate::versions;
 use crate::versions::NEWER_ONLY;
 
+mod agreement;
 mod cases;
+mod paths;
 
+use agreement::{Over, Path, Told, audits_agree};
 use cases::{Case, Taken};
 
 const REVIEW: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
@@ -115,29 +118,11 @@ fn check(case: &Case, what: &str, (status, user): &(u16, Value)) {
     }
 }
 
-/// The users of these requests in a server's audit log: who asked, and as whom.
-async fn audited(server: &Apiserver, ids: &[String]) -> BTreeMap<String, (Value, Value)> {
-    let mut users = BTreeMap::new();
-    until("everything is in the audit log", || {
-        for event in server.audit() {
-            let id = event["auditID"].as_str().unwrap_or_default().to_owned();
-            users.insert(
-                id,
-                (event["user"].clone(), event["impersonatedUser"].clone()),
-            );
-        }
-        std::future::ready(ids.iter().all(|id| users.contains_key(id)))
-    })
-    .await;
-    users
-}
-
-/// Sends every case to the older server and through these gateways, to an API that every server has.
-async fn reviews_agree(gateways: &Gateways, ways: &[(&str, &Apiserver)], cases: &[Case]) {
-    let older = gateways.plane.server("older");
+/// Sends every case to a server and through these gateways, to an API that every server has.
+async fn reviews_agree(server: &Apiserver, ways: &[(&str, &Apiserver)], cases: &[Case]) {
     for case in cases {
         for &http2 in versions_of(case) {
-            let direct = taken(case, &ask(older, case, &review(), http2).await);
+            let direct = taken(case, &ask(server, case, &review(), http2).await);
             check(case, &format!("{}: without a gateway", case.name), &direct);
             for (name, way) in ways {
                 let what = format!("{}: through the {name}, HTTP/2: {http2}", case.name);
@@ -149,38 +134,12 @@ async fn reviews_agree(gateways: &Gateways, ways: &[(&str, &Apiserver)], cases: 
     }
 }
 
-/// Sends every case to the newer server and through these gateways, to an API that only it has, and compares whom it
-/// says in its audit log to have served.
-async fn audits_agree(gateways: &Gateways, ways: &[(&str, &Apiserver)], cases: &[Case]) {
-    let newer = gateways.plane.server("newer");
-    let read = Outgoing::new("GET", NEWER_ONLY);
-    let mut pairs = Vec::new();
-    for case in cases {
-        for &http2 in versions_of(case) {
-            let direct = ask(newer, case, &read, http2).await;
-            for (name, way) in ways {
-                let through = ask(way, case, &read, http2).await;
-                let what = format!("{}: through the {name}, HTTP/2: {http2}", case.name);
-                assert_eq!(
-                    through.status(),
-                    direct.status(),
-                    "{what}: {}",
-                    through.in_words()
-                );
-                if matches!(case.taken, Taken::For(_)) {
-                    let id = |a: &Answer| a.head.header("audit-id").unwrap().to_owned();
-                    pairs.push((what, id(&direct), id(&through)));
-                }
-            }
-        }
-    }
-    let ids: Vec<_> = pairs
-        .iter()
-        .flat_map(|(_, a, b)| [a.clone(), b.clone()])
-        .collect();
-    let users = audited(newer, &ids).await;
-    for (what, direct, through) in pairs {
-        assert_eq!(users[&through], users[&direct], "{what}");
+/// What only the newer server has.
+fn newer_only(newer: &Apiserver) -> Path<'_> {
+    Path {
+        request: Outgoing::new("GET", NEWER_ONLY),
+        server: newer,
+        over: Over::All,
     }
 }
 
@@ -189,8 +148,9 @@ async fn every_client_is_taken_for_whom_the_server_takes_it_without_a_gateway() 
     let gateways = GATEWAYS.get().await;
     let cases = cases::of_clients(&people(&gateways).await.robots_token);
     let ways = gateways.each().map(|(name, way)| (name, &way.server));
-    reviews_agree(&gateways, &ways, &cases).await;
-    audits_agree(&gateways, &ways, &cases).await;
+    let newer = gateways.plane.server("newer");
+    reviews_agree(gateways.plane.server("older"), &ways, &cases).await;
+    audits_agree(&[newer], &ways, &cases, &newer_only(newer), Told::Plainly).await;
 }
 
 /// A front proxy is believed by servers; by a gateway only when it was told whom to believe.
@@ -200,8 +160,9 @@ async fn a_front_proxy_is_believed_by_a_gateway_that_knows_its_authority_and_by_
     people(&gateways).await;
     let cases = cases::of_front_proxies();
     let ways = gateways.each().map(|(name, way)| (name, &way.server));
-    reviews_agree(&gateways, &ways, &cases).await;
-    audits_agree(&gateways, &ways, &cases).await;
+    let newer = gateways.plane.server("newer");
+    reviews_agree(gateways.plane.server("older"), &ways, &cases).await;
+    audits_agree(&[newer], &ways, &cases, &newer_only(newer), Told::Plainly).await;
 
     let plane = &gateways.plane;
     let strict = Gateway::beside(plane.server("older")).without_front_proxies();
@@ -225,26 +186,38 @@ async fn headers_of_other_names_are_told_to_servers_that_know_them_and_taken_fro
         "--requestheader-extra-headers-prefix=X-Acme-Extra-",
     ];
     let plane = &gateways.plane;
-    let spec = versions::kube_apiserver(&versions::newer());
-    let acme = plane.start(spec.named("acme").header_names(&names)).await;
-    let knows_proxies = Gateway::beside(&acme).flags(&names);
-    let strict = Gateway::beside(&acme).without_front_proxies().flags(&names);
-    let (knows_proxies, strict) = tokio::join!(
-        start(&gateways.plane, knows_proxies),
-        start(&gateways.plane, strict)
+    let acme = |version: String, name: &str| {
+        let spec = versions::kube_apiserver(&version).named(name);
+        plane.start(spec.header_names(&names))
+    };
+    let (older, newer) = tokio::join!(
+        acme(versions::older(), "acme-older"),
+        acme(versions::newer(), "acme-newer")
     );
-    for case in cases::of_other_names() {
-        let is_proxy = case.user == "front-proxy-client";
-        for &http2 in versions_of(&case) {
-            let direct = taken(&case, &ask(&acme, &case, &review(), http2).await);
-            check(&case, &case.name, &direct);
-            let through = taken(&case, &ask(&knows_proxies, &case, &review(), http2).await);
-            assert_eq!(through, direct, "{}", case.name);
-            let through = taken(&case, &ask(&strict, &case, &review(), http2).await);
-            match is_proxy {
-                true => assert_eq!(through.0, 401, "{}", case.name),
-                false => assert_eq!(through, direct, "{}", case.name),
-            }
+    let beside = || Gateway::beside(&older).peer(&newer).flags(&names);
+    let (sidecar, balancer, strict) = tokio::join!(
+        start(plane, beside()),
+        start(plane, Gateway::balancing(&[&older, &newer]).flags(&names)),
+        start(plane, beside().without_front_proxies()),
+    );
+    let ways: [(&str, &Apiserver); 2] = [("sidecar", &sidecar), ("balancer", &balancer)];
+    let strict_way: [(&str, &Apiserver); 1] = [("strict sidecar", &strict)];
+    let all = cases::of_other_names();
+    reviews_agree(&older, &ways, &all).await;
+    audits_agree(&[&newer], &ways, &all, &newer_only(&newer), Told::Plainly).await;
+    for upgrade in paths::upgrades(&older, &newer) {
+        audits_agree(&[&older, &newer], &ways, &all, &upgrade, Told::Plainly).await;
+    }
+
+    let (proxies, clients): (Vec<_>, Vec<_>) =
+        (all.into_iter()).partition(|case| case.user == "front-proxy-client");
+    reviews_agree(&older, &strict_way, &clients).await;
+    let read = newer_only(&newer);
+    audits_agree(&[&newer], &strict_way, &clients, &read, Told::Plainly).await;
+    for case in proxies {
+        for request in [&review(), &read.request] {
+            let answer = ask(&strict, &case, request, false).await;
+            assert_eq!(answer.status(), 401, "{}", case.name);
         }
     }
 }
@@ -322,25 +295,25 @@ async fn a_gateway_that_impersonates_says_who_asks_and_says_so_when_it_cannot() 
     let ways: [(&str, &Apiserver); 2] = [("sidecar", &beside), ("balancer", &balancing)];
 
     let with_certificate = |case: &Case| case.impersonates() && case.user != "anonymous";
-    let clients = cases::of_clients(robots_token);
-    let (refused, told): (Vec<_>, Vec<_>) = clients.into_iter().partition(with_certificate);
-    reviews_agree(&gateways, &ways, &told).await;
-    for case in refused {
-        let answer = ask(&beside, &case, &review(), false).await;
-        let words = answer.in_words();
-        assert_eq!(answer.status(), 400, "{}: {words}", case.name);
-        assert!(words.contains("--identity=impersonate"), "{words}");
+    let all = paths::everybody(robots_token).into_iter();
+    let (refused, told): (Vec<_>, Vec<_>) = all.partition(with_certificate);
+    let upgrading = cases::of_upgrades(robots_token).into_iter();
+    let upgrading: Vec<_> = upgrading.filter(|case| !with_certificate(case)).collect();
+    let (servers, by) = ([older, newer], Told::By("gateway"));
+    reviews_agree(older, &ways, &told).await;
+    audits_agree(&servers, &ways, &told, &newer_only(newer), by).await;
+    for upgrade in paths::upgrades(older, newer) {
+        audits_agree(&servers, &ways, &told, &upgrade, by).await;
+        audits_agree(&servers, &ways, &upgrading, &upgrade, by).await;
     }
-
-    let alice = Case::new("alice", "alice", Taken::For("alice"));
-    let answer = ask(&beside, &alice, &Outgoing::new("GET", NEWER_ONLY), false).await;
-    let id = answer.head.header("audit-id").unwrap().to_owned();
-    let (by, whom) = audited(newer, std::slice::from_ref(&id))
-        .await
-        .remove(&id)
-        .unwrap();
-    assert_eq!(
-        (&by["username"], &whom["username"]),
-        (&json!("gateway"), &json!("alice"))
-    );
+    for case in refused {
+        for (name, way) in ways {
+            for request in [&review(), &newer_only(newer).request] {
+                let answer = ask(way, &case, request, false).await;
+                let words = answer.in_words();
+                assert_eq!(answer.status(), 400, "{name}, {}: {words}", case.name);
+                assert!(words.contains("--identity=impersonate"), "{words}");
+            }
+        }
+    }
 }

@@ -207,6 +207,14 @@ pub(super) fn of_clients(robots_token: &str) -> Vec<Case> {
     cases
 }
 
+/// An administrator who pretends, in every way: what is allowed anyway shows whether the pretence counted.
+pub(super) fn of_administrators() -> Vec<Case> {
+    let case = |spoof: Vec<(&'static str, &'static str)>| {
+        Case::new(&format!("{spoof:?}"), "admin", Taken::For("admin")).with(&spoof)
+    };
+    spoofs().into_iter().map(case).collect()
+}
+
 fn of_impersonators() -> Vec<Case> {
     let whole = [
         ("Impersonate-User", "jane"),
@@ -389,6 +397,15 @@ pub(super) fn upgrades(newer_only: &str) -> Vec<Outgoing> {
         websocket(&format!("{pod}/attach?stdout=true")),
         websocket(&format!("{pod}/portforward?ports=80")),
     ]
+}
+
+/// A request of an old kubectl for a session.
+pub(super) fn spdy() -> Outgoing {
+    let target = "/api/v1/namespaces/default/pods/nopod/exec?command=true&stdout=true";
+    Outgoing::new("POST", target)
+        .header("Connection", "Upgrade")
+        .header("Upgrade", "SPDY/3.1")
+        .header("X-Stream-Protocol-Version", "v4.channel.k8s.io")
 }
 
 /// Lets a user impersonate anybody with anything.
