@@ -207,11 +207,16 @@ where
 
     fn call(&self, request: http::Request<Incoming>) -> Self::Future {
         let in_flight = self.answers.begin();
+        let head_only = request.method() == Method::HEAD;
+        let shown = move |response| match head_only {
+            true => without_body(response),
+            false => response,
+        };
         if let Some(refused) = refusal::of(&request, self.max_headers, &self.cut) {
-            return Box::pin(async move { Ok(refused.map(|body| in_flight.pace(body))) });
+            let refused = shown(refused.map(|body| in_flight.pace(body)));
+            return Box::pin(std::future::ready(Ok(refused)));
         }
         let is_http1 = request.version() < Version::HTTP_2;
-        let head_only = request.method() == Method::HEAD;
         let mut request = request.map(body::boxed);
         request.extensions_mut().insert(self.info.clone());
         request.extensions_mut().insert(self.drain.clone());
@@ -220,10 +225,7 @@ where
         let panics = self.panics.clone();
         let leaving = is_http1.then(|| self.leaving.clone());
         let answered = answered(answer, leftover, in_flight, panics, leaving);
-        Box::pin(answered.map_ok(move |response| match head_only {
-            true => without_body(response),
-            false => response,
-        }))
+        Box::pin(answered.map_ok(shown))
     }
 }
 
@@ -253,10 +255,14 @@ async fn answered(
 }
 
 /// What HEAD is answered: hyper leaves the body out over HTTP/1.1 only, and clients of HTTP/2 take one for an error.
+///
+/// The length is what GET would have had (RFC 9110, 9.3.2), as far as that is known: who answers HEAD without a body says
+/// with that nothing of a length. Go does the same.
 fn without_body(mut response: Response) -> Response {
     let length = response.body().size_hint().exact();
     let headers = response.headers_mut();
-    if let Some(length) = length.filter(|_| !headers.contains_key(CONTENT_LENGTH)) {
+    let is_stated = headers.contains_key(CONTENT_LENGTH);
+    if let Some(length) = length.filter(|length| *length > 0 && !is_stated) {
         headers.insert(CONTENT_LENGTH, length.into());
     }
     response.map(|_| body::empty())

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use http::header::CONTENT_LENGTH;
-use peerage_http::{Response, ServerOptions, ServerTls, body};
+use http::{HeaderValue, StatusCode};
+use peerage_http::{Body, Request, Response, ServerOptions, ServerTls, body};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::common::{LONG, serve};
+use crate::common::{Ca, LONG, get, serve, text, upstream};
 use crate::{plain, say};
 
 #[tokio::test]
@@ -217,5 +218,81 @@ async fn heads_over_the_limits_are_refused_and_large_ones_within_are_served() {
             answer.starts_with(&format!("HTTP/1.1 {status}")),
             "{lines} lines of {size}: {answer:.100}"
         );
+    }
+}
+
+/// RFC 9110, 8.6 and 9.3.2: a length that is stated is the one that GET is answered with.
+#[tokio::test]
+async fn the_answer_to_a_head_states_a_length_only_where_one_is_known() {
+    let ca = Ca::new("ca");
+    let rows = [
+        ("stated", Some("42")),
+        ("zero", Some("0")),
+        ("whole", Some("5")),
+        ("none", None),
+        ("stream", None),
+        ("not-modified", None),
+        ("refused", Some("13")),
+    ];
+    for alpn in [b"h2".as_slice(), b"http/1.1"] {
+        let tls = ca.server_tls_with(&[alpn]);
+        let server = serve(tls, ServerOptions::default(), answer_to_head).await;
+        let upstream = upstream(server.address, ca.client_tls());
+        for (name, expected) in rows {
+            let mut request = get(&format!("/{name}"));
+            *request.method_mut() = http::Method::HEAD;
+            let response = timeout(LONG, upstream.send(request)).await.unwrap();
+            let response = response.unwrap();
+            let length = response.headers().get(CONTENT_LENGTH).cloned();
+            let length = length.as_ref().map(|it| it.to_str().unwrap());
+            assert_eq!(length, expected, "{alpn:?} {name}");
+            assert_eq!(text(response).await, "", "{alpn:?} {name}");
+        }
+    }
+    // As it is written, too; and the next request is answered.
+    let server = serve(ServerTls::plain(), ServerOptions::default(), answer_to_head).await;
+    for (name, expected) in rows {
+        let close = "Host: x\r\nConnection: close\r\n\r\n";
+        let both =
+            format!("HEAD /{name} HTTP/1.1\r\nHost: x\r\n\r\nHEAD /whole HTTP/1.1\r\n{close}");
+        let answers = say(&server, both.as_bytes()).await.to_ascii_lowercase();
+        let (first, rest) = answers.split_once("\r\n\r\n").unwrap();
+        let lengths = first
+            .lines()
+            .filter_map(|it| it.strip_prefix("content-length: "));
+        let lengths: Vec<&str> = lengths.collect();
+        assert_eq!(lengths, expected.as_slice(), "{name}: {answers}");
+        assert!(rest.starts_with("http/1.1 200"), "{name}: {answers}");
+        assert!(!first.contains("transfer-encoding"), "{name}: {answers}");
+    }
+    // What is refused before the service sees it.
+    let refused = say(&server, b"HEAD /a#b HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let (head, rest) = refused.split_once("\r\n\r\n").unwrap();
+    let status = say(&server, b"GET /a#b HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let (_, status) = status.split_once("\r\n\r\n").unwrap();
+    let length = format!("content-length: {}", status.len());
+    assert!(head.contains(&length) && rest.is_empty(), "{refused}");
+}
+
+async fn answer_to_head(request: Request) -> Response {
+    let stating = |length: &'static str| {
+        let mut response = Response::new(body::empty());
+        let length = HeaderValue::from_static(length);
+        response.headers_mut().insert(CONTENT_LENGTH, length);
+        response
+    };
+    let with = |status: StatusCode, body: Body| {
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        response
+    };
+    match request.uri().path() {
+        "/stated" => stating("42"),
+        "/zero" => stating("0"),
+        "/whole" => Response::new(body::full("whole")),
+        "/stream" => Response::new(body::channel(1).1),
+        "/not-modified" => with(StatusCode::NOT_MODIFIED, body::empty()),
+        "/refused" => with(StatusCode::FORBIDDEN, body::full("no, you don't")),
+        _ => Response::new(body::empty()),
     }
 }

@@ -30,6 +30,7 @@ mod discovery;
 mod documents;
 mod forwarding;
 mod front;
+mod heads;
 mod health;
 mod hold;
 mod identity;
