@@ -3,7 +3,14 @@
 //! Verification is webpki's, for the usage "client authentication". The user of a certificate is its common
 //! name, the groups are its organisations (apiserver's `authentication/request/x509`).
 //!
-//! Differs: webpki refuses X.509 v1 certificates and CAs used as leaves, which Go accepts.
+//! A subject that servers read differently from one another, or cannot read at all, names nobody; what is text is
+//! `certificate/text.rs`'s.
+//!
+//! Differs: webpki refuses X.509 v1 certificates and CAs used as leaves, which Go accepts. Go refuses a certificate with a
+//! subject that it cannot read within the TLS handshake and whichever attribute that is; here the answer is 401, and only
+//! for the attributes that name someone.
+
+mod text;
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -14,8 +21,8 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use sha2::{Digest, Sha256};
-use x509_parser::oid_registry::Oid;
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME, Oid};
+use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
 
 /// The extra key under which a certificate's digest travels with its user.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
@@ -32,6 +39,11 @@ pub(crate) enum CertificateError {
     Chain(#[source] rustls::Error),
     #[error("the certificate's subject cannot be read")]
     Subject,
+    #[error(
+        "the {0} in the certificate's subject is in an encoding that API servers read differently or not at all; a \
+         UTF8String is read by all"
+    )]
+    Encoding(&'static str),
     #[error("the common name {0:?} is none of the allowed front proxies")]
     NotAllowed(String),
     #[error("the certificate's UID attribute is there twice, empty or no text")]
@@ -71,20 +83,26 @@ impl Subject {
     pub(crate) fn read(leaf: &CertificateDer<'_>) -> Result<Self, CertificateError> {
         let (_, certificate) =
             X509Certificate::from_der(leaf).map_err(|_| CertificateError::Subject)?;
-        let subject = certificate.subject();
-        let texts = |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| {
-            attribute.as_str().ok().map(str::to_owned)
+        Self::of(certificate.subject())
+    }
+
+    fn of(name: &X509Name<'_>) -> Result<Self, CertificateError> {
+        let texts = |oid: &Oid<'_>| -> Vec<Option<String>> {
+            let attributes = name.iter_attributes();
+            let attributes = attributes.filter(|it| it.attr_type() == oid);
+            attributes.map(|it| text::read(it.attr_value())).collect()
+        };
+        let all = |oid: Oid<'_>, what| -> Result<Vec<String>, CertificateError> {
+            let texts: Option<Vec<String>> = texts(&oid).into_iter().collect();
+            texts.ok_or(CertificateError::Encoding(what))
         };
         let uid = Oid::from(UID_ATTRIBUTE).map_err(|_| CertificateError::Subject)?;
+        let mut names = all(OID_X509_COMMON_NAME, "common name (CN)")?;
         Ok(Self {
             // Of several common names Go takes the last.
-            common_name: subject
-                .iter_common_name()
-                .filter_map(texts)
-                .last()
-                .unwrap_or_default(),
-            organisations: subject.iter_organization().filter_map(texts).collect(),
-            uids: subject.iter_by_oid(&uid).map(texts).collect(),
+            common_name: names.pop().unwrap_or_default(),
+            organisations: all(OID_X509_ORGANIZATION_NAME, "organization (O)")?,
+            uids: texts(&uid),
         })
     }
 
@@ -144,6 +162,53 @@ lBTnB+U7thuLMLQ0AiBRuJf5V9TNkpfakYZKKS2T8o6gLmOXzuKGF5vt6hkWVg==
         let user = Subject::read(&leaf).unwrap().user(&leaf).unwrap().unwrap();
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("alice", "uid-7"));
         assert_eq!(user.groups, ["dev", "ops, all", "system:authenticated"]);
+    }
+
+    /// A subject with these attributes: the last number of the OID, the tag, the bytes.
+    fn subject(attributes: &[(u8, u8, &[u8])]) -> Result<Subject, CertificateError> {
+        let wrap = |tag: u8, content: Vec<u8>| {
+            let length = u8::try_from(content.len()).unwrap();
+            [vec![tag, length], content].concat()
+        };
+        let set = |(oid, tag, bytes): &(u8, u8, &[u8])| {
+            let oid = vec![0x06, 3, 0x55, 4, *oid];
+            let value = wrap(*tag, bytes.to_vec());
+            wrap(0x31, wrap(0x30, [oid, value].concat()))
+        };
+        let der = wrap(0x30, attributes.iter().flat_map(set).collect());
+        let (_, name) = X509Name::from_der(&der).map_err(|_| CertificateError::Subject)?;
+        Subject::of(&name)
+    }
+
+    #[test]
+    fn a_name_that_servers_read_differently_is_refused_wherever_it_stands() {
+        const CN: u8 = 3;
+        const O: u8 = 10;
+        const OU: u8 = 11;
+        const UTF8: u8 = 12;
+        const T61: u8 = 20;
+        const UNIVERSAL: u8 = 28;
+        let latin: &[u8] = b"ren\xe9";
+        let alice: (u8, u8, &[u8]) = (CN, UTF8, b"alice");
+        let refused = |attributes: &[(u8, u8, &[u8])]| match subject(attributes) {
+            Err(CertificateError::Encoding(what)) => what,
+            other => panic!("{other:?}"),
+        };
+        // Also where another one would count. Older servers take the bytes as they are, newer ones for Latin-1.
+        for row in [&[(CN, T61, latin)][..], &[(CN, T61, latin), alice]] {
+            assert_eq!(refused(row), "common name (CN)");
+        }
+        // Older servers refuse the certificate, newer ones leave the group out.
+        let masters = (O, UNIVERSAL, &b"\0\0\0m"[..]);
+        assert_eq!(refused(&[masters, alice]), "organization (O)");
+        let invalid = (O, UTF8, &b"\xff"[..]);
+        assert_eq!(refused(&[alice, invalid]), "organization (O)");
+
+        let unit = (OU, T61, latin);
+        let several = [(O, UTF8, &b""[..]), unit, (O, T61, b"dev"), alice];
+        let read = subject(&several).unwrap();
+        assert_eq!(read.common_name, "alice");
+        assert_eq!(read.organisations, ["", "dev"], "as kube-apiserver has it");
     }
 
     #[test]

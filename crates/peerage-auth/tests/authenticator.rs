@@ -12,6 +12,8 @@ use peerage_auth::{
 use peerage_http::reload::Reloaded;
 use peerage_http::testing::{Authority, Subject, Usage};
 use peerage_http::{ConnInfo, Pem, TlsPeer};
+use rcgen::string::{BmpString, PrintableString, TeletexString, UniversalString};
+use rcgen::{DistinguishedName, DnType, DnValue};
 use rustls::pki_types::CertificateDer;
 
 type Row<'r> = (
@@ -194,6 +196,56 @@ fn the_first_credential_in_kubernetes_order_that_succeeds_counts() {
             expected,
             "row {row}: {lines:?}"
         );
+    }
+}
+
+/// What of these Go's versions read differently is told beside the code that reads it.
+#[test]
+fn a_certificate_names_the_user_that_a_kube_apiserver_reads_in_it_or_nobody() {
+    let f = Fixture::new();
+    let issue = |name: DnValue, group: DnValue| {
+        let mut subject = DistinguishedName::new();
+        subject.push(DnType::OrganizationName, group);
+        subject.push(DnType::CommonName, name);
+        let usage = Subject {
+            usage: Some(Usage::Client),
+            ..Subject::default()
+        };
+        vec![f.client_ca.issue_to(subject, &usage).der]
+    };
+    let utf8 = |text: &str| DnValue::Utf8String(text.to_owned());
+    let bmp = |text: &str| DnValue::BmpString(BmpString::try_from(text).unwrap());
+    let t61 = |text: &str| DnValue::TeletexString(TeletexString::try_from(text).unwrap());
+    let printable = |text: &str| DnValue::PrintableString(PrintableString::try_from(text).unwrap());
+    let universal = |text: &str| DnValue::UniversalString(UniversalString::try_from(text).unwrap());
+    let bad = "bad certificate";
+    for (name, group, expected) in [
+        (
+            utf8("alice"),
+            utf8(""),
+            "alice [ system:authenticated] Certificate",
+        ),
+        (utf8(""), utf8("dev"), bad),
+        (
+            bmp("zo\u{eb}"),
+            t61("dev"),
+            "zo\u{eb} [dev system:authenticated] Certificate",
+        ),
+        (
+            t61("alice"),
+            bmp("\u{20ac}"),
+            "alice [\u{20ac} system:authenticated] Certificate",
+        ),
+        (
+            printable("alice"),
+            printable("a:b"),
+            "alice [a:b system:authenticated] Certificate",
+        ),
+        (utf8("alice"), universal("system:masters"), bad),
+        (universal("alice"), utf8("dev"), bad),
+    ] {
+        let case = format!("{name:?} {group:?}");
+        assert_eq!(f.told(issue(name, group), &[]), expected, "{case}");
     }
 }
 

@@ -94,7 +94,7 @@ impl Strangers {
         tracing::warn!(
             %remote,
             held_back,
-            "a client showed a certificate of {issuer} that --client-ca-file does not vouch for, and was answered 401: {reason}"
+            "a client showed a certificate of {issuer} that is not accepted (--client-ca-file), and was answered 401: {reason}"
         );
     }
 }

@@ -8,8 +8,8 @@
 #![allow(clippy::unwrap_used)]
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
@@ -105,17 +105,19 @@ impl Authority {
 
     /// Any pair.
     pub fn issue(&self, subject: &Subject<'_>) -> Pair {
+        let mut name = DistinguishedName::new();
+        for group in subject.groups {
+            name.push(DnType::OrganizationName, *group);
+        }
+        name.push(DnType::CommonName, subject.name);
+        self.issue_to(name, subject)
+    }
+
+    /// Any pair, for this name in place of the subject's.
+    pub fn issue_to(&self, name: DistinguishedName, subject: &Subject<'_>) -> Pair {
         let hosts: Vec<String> = subject.hosts.iter().map(|h| (*h).to_owned()).collect();
         let mut params = CertificateParams::new(hosts).unwrap();
-        params.distinguished_name = rcgen::DistinguishedName::new();
-        for group in subject.groups {
-            params
-                .distinguished_name
-                .push(DnType::OrganizationName, *group);
-        }
-        params
-            .distinguished_name
-            .push(DnType::CommonName, subject.name);
+        params.distinguished_name = name;
         params.use_authority_key_identifier_extension = true;
         params.extended_key_usages = subject
             .usage
