@@ -50,6 +50,8 @@ pub struct PollOptions {
     pub deadline: Duration,
     /// The largest document that is read.
     pub size_limit: usize,
+    /// Between two readings of a legacy list that lacks something, or of a server that has no other documents.
+    pub lists_again: Duration,
 }
 
 impl Default for PollOptions {
@@ -63,6 +65,8 @@ impl Default for PollOptions {
             deadline: Duration::from_secs(5),
             // A server with 5 000 custom resources has about 4 MiB.
             size_limit: 16 << 20,
+            // Nothing about them is conditional.
+            lists_again: Duration::from_secs(30),
         }
     }
 }

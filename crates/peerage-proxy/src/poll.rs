@@ -364,20 +364,29 @@ async fn publish(
     let same = |old: &&Heard| {
         Arc::ptr_eq(&old.core.list, &core.list) && Arc::ptr_eq(&old.groups.list, &groups.list)
     };
-    if let Some(old) = old.filter(same) {
-        peer.confirm_documents(Heard {
-            checked,
-            core,
-            groups,
-            ..old.clone()
-        });
-        return;
-    }
-    let (served, not_own) = served(asker, lists, old, &core, &groups).await;
-    if not_own > 0 {
-        let before = old.map_or(0, |old| old.not_own);
-        say_merged(peer, not_own, before);
-    }
+    let own = if let Some(old) = old.filter(same) {
+        let again = match peer.health.is_ready() {
+            true => verify::look_again(asker, lists, &core, &groups).await,
+            false => None,
+        };
+        let Some(own) = again else {
+            peer.confirm_documents(Heard {
+                checked,
+                core,
+                groups,
+                ..old.clone()
+            });
+            return;
+        };
+        own
+    } else if groups.is_legacy {
+        ((*groups.list).clone(), 0)
+    } else {
+        verify::keep_own(asker, lists, old, &core, &groups).await
+    };
+    let (own, not_own) = own;
+    say_merged(peer, not_own, old.map_or(0, |old| old.not_own));
+    let served = served(asker, lists, old, own, &core, &groups);
     peer.set_documents(Heard {
         served: Arc::new(served),
         not_own,
@@ -389,19 +398,15 @@ async fn publish(
     asker.shared.changed.notify_one();
 }
 
-/// What of it the peer serves itself, and how many APIs it does not.
-async fn served(
+/// The documents of what the peer serves itself.
+fn served(
     asker: Asker<'_>,
     lists: &mut Lists,
     old: Option<&Heard>,
+    own: ApiGroupDiscoveryList,
     core: &Part,
     groups: &Part,
-) -> (Documents, usize) {
-    let (own, not_own) = if groups.is_legacy {
-        ((*groups.list).clone(), 0)
-    } else {
-        verify::keep_own(asker, lists, old, core, groups).await
-    };
+) -> Documents {
     let nothing = Documents::default();
     let before = old.map_or(&nothing, |old| &old.served);
     let mut served = Documents::renewed(before, own, (*core.list).clone());
@@ -411,7 +416,7 @@ async fn served(
         }
         served = served.with_hashes(Arc::new(lists.hashes()));
     }
-    (served, not_own)
+    served
 }
 
 /// Whether one of the two documents lists this group and version (`apps/v1`).
@@ -429,6 +434,16 @@ fn is_listed(
 }
 
 fn say_merged(peer: &Peer, not_own: usize, before: usize) {
+    if not_own == 0 {
+        if before > 0 {
+            tracing::info!(
+                peer = &*peer.id,
+                before,
+                "a peer serves by itself all that it lists now"
+            );
+        }
+        return;
+    }
     peer.counts.error("merged_documents");
     if not_own == before {
         return;

@@ -3,12 +3,13 @@
 //! They tell what aggregated documents do not: the storage version hashes, and what a server that answers merged
 //! documents serves itself. And they are all that servers from before 1.26 have: from such a server's `/api` and `/apis`
 //! and these lists the aggregated document is made that it would answer. Nothing about them is conditional, so each is
-//! read when it is new and then rarely.
+//! read when it is new and then rarely; those that lacked something, and no others, are read again while they do.
 //!
 //! Differs: an APIService that another server made shows in a server's legacy `/apis` although its list is 404 there;
 //! what has no list is not listed.
 //!
-//! Invariants: a walk is bounded in number, width and time; a list that cannot be had leaves the one that was there.
+//! Invariants: a walk is bounded in number, width and time; a list that cannot be had leaves the one that was there; a
+//! server that fails to answer for one is not asked for more of those that lacked something until later.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -36,8 +37,9 @@ const MAX_LISTS: usize = 2000;
 /// Lists that are asked for at once.
 const WIDTH: usize = 8;
 
-/// After so long a list of a server that has no other documents is read again: resources come and go within it.
-const AGAIN: Duration = Duration::from_secs(30);
+/// Lists that lacked something and are read again in one round: few, since a server that answers what others serve lacks
+/// as many for ever.
+const MAX_AGAIN: usize = 32;
 
 /// A walk through all lists may take so many times what one document may.
 const WALK: u32 = 6;
@@ -46,14 +48,35 @@ const WALK: u32 = 6;
 #[derive(Default)]
 pub(super) struct Lists {
     known: HashMap<String, Known>,
+    /// Those that were absent, not to be had or without something that is listed when all were last looked at.
+    doubtful: Vec<String>,
+    /// Before then none of these is read again.
+    rest_until: Option<Instant>,
     /// The legacy documents of `/api` and `/apis` that the last lists were read for.
     walked: HashMap<&'static str, Bytes>,
 }
 
 struct Known {
-    /// None for a version that the server says not to have.
-    list: Option<Arc<ApiResourceList>>,
-    read: Instant,
+    /// None while nothing has been heard.
+    said: Option<Said>,
+    /// When it was last asked for.
+    asked: Instant,
+}
+
+#[derive(PartialEq)]
+enum Said {
+    List(Arc<ApiResourceList>),
+    /// The server says not to have this version.
+    Absent,
+}
+
+/// What came of reading several lists.
+#[derive(Default)]
+pub(super) struct Read {
+    /// The last failure, if there was any.
+    pub(super) failure: Option<FetchError>,
+    /// Whether any says something else than before.
+    pub(super) is_news: bool,
 }
 
 /// What asking for one list came to.
@@ -86,25 +109,74 @@ pub(super) fn is_legacy(bytes: &[u8]) -> bool {
 impl Lists {
     /// The list of this group and version, if the last walk found one.
     pub(super) fn get(&self, group_version: &str) -> Option<&ApiResourceList> {
-        self.known.get(group_version)?.list.as_deref()
+        match self.said(group_version)? {
+            Said::List(list) => Some(list),
+            Said::Absent => None,
+        }
     }
 
     /// Whether the server said not to have this group and version.
     pub(super) fn is_absent(&self, group_version: &str) -> bool {
-        let known = self.known.get(group_version);
-        known.is_some_and(|known| known.list.is_none())
+        self.said(group_version) == Some(&Said::Absent)
     }
 
     /// Whether the server has said anything of this group and version.
     pub(super) fn has_heard(&self, group_version: &str) -> bool {
+        self.said(group_version).is_some()
+    }
+
+    /// Whether the server was asked for it, to whatever end.
+    pub(super) fn was_asked(&self, group_version: &str) -> bool {
         self.known.contains_key(group_version)
+    }
+
+    fn said(&self, group_version: &str) -> Option<&Said> {
+        self.known.get(group_version)?.said.as_ref()
+    }
+
+    /// Has these read again from time to time.
+    pub(super) fn doubt(&mut self, doubtful: Vec<String>) {
+        self.doubtful = doubtful;
+    }
+
+    /// Reads again what was doubtful when it was read, the longest ago first. Returns whether that told anything new.
+    pub(super) async fn read_again(&mut self, asker: Asker<'_>) -> bool {
+        let now = Instant::now();
+        let options = &asker.shared.options.poll;
+        let due = self.due(now, options.lists_again);
+        let mut is_news = false;
+        for few in due.chunks(WIDTH) {
+            let read = self
+                .read(asker, few.to_vec(), now + options.probe_deadline)
+                .await;
+            is_news |= read.is_news;
+            if read.failure.is_some() {
+                self.rest_until = Some(Instant::now() + options.lists_again);
+                break;
+            }
+        }
+        is_news
+    }
+
+    fn due(&self, now: Instant, after: Duration) -> Vec<String> {
+        if self.rest_until.is_some_and(|until| now < until) {
+            return Vec::new();
+        }
+        let asked = |it: &String| Some((self.known.get(it)?.asked, it.clone()));
+        let mut due: Vec<_> = self.doubtful.iter().filter_map(asked).collect();
+        due.retain(|(asked, _)| now - *asked >= after);
+        due.sort();
+        due.truncate(MAX_AGAIN);
+        due.into_iter().map(|(_, it)| it).collect()
     }
 
     /// The hashes in all of them.
     pub(super) fn hashes(&self) -> StorageVersionHashes {
         let mut hashes = StorageVersionHashes::default();
-        for list in self.known.values().filter_map(|it| it.list.as_ref()) {
-            hashes.insert_all(list);
+        for known in self.known.values() {
+            if let Some(Said::List(list)) = &known.said {
+                hashes.insert_all(list);
+            }
         }
         hashes
     }
@@ -136,7 +208,9 @@ impl Lists {
             let listed: HashSet<&str> = wanted.iter().map(|it| &**it).collect();
             self.retain(|it| !it.contains('/') || listed.contains(it));
         }
-        wanted.retain(|it| self.known.get(it).is_none_or(|it| now - it.read >= AGAIN));
+        let again = asker.shared.options.poll.lists_again;
+        let is_fresh = |known: &Known| known.said.is_some() && now - known.asked < again;
+        wanted.retain(|it| !self.known.get(it).is_some_and(is_fresh));
         if let Some(old) = old
             && wanted.is_empty()
             && self.walked.get(path) == Some(bytes)
@@ -144,7 +218,7 @@ impl Lists {
             return Ok((*old.list).clone());
         }
         let deadline = now + asker.shared.options.poll.deadline * WALK;
-        let failed = self.read(asker, wanted, deadline).await;
+        let failed = self.read(asker, wanted, deadline).await.failure;
         if let Some(source) = failed.filter(FetchError::is_transport) {
             return Err(RoundError::Fetch { path, source });
         }
@@ -160,36 +234,48 @@ impl Lists {
         Ok(from_legacy(&groups, &lists.collect::<Vec<_>>()))
     }
 
-    /// Reads the lists of these. Returns the last failure, if there was any.
+    /// Reads the lists of these.
     pub(super) async fn read(
         &mut self,
         asker: Asker<'_>,
         wanted: Vec<String>,
         deadline: Instant,
-    ) -> Option<FetchError> {
+    ) -> Read {
         let ask = |group_version: String| async move {
             let told = ask(asker, &group_version, deadline).await;
             (group_version, told)
         };
         let mut answers = stream::iter(wanted).map(ask).buffer_unordered(WIDTH);
-        let mut failure = None;
+        let mut read = Read::default();
         while let Some((group_version, told)) = answers.next().await {
-            let list = match told {
-                Told::List(list) => Some(Arc::new(list)),
-                Told::Absent => None,
+            let said = match told {
+                Told::List(list) => Some(Said::List(Arc::new(list))),
+                Told::Absent => Some(Said::Absent),
                 Told::Failed(error) => {
-                    failure = Some(error);
-                    continue;
+                    read.failure = Some(error);
+                    None
                 }
                 Told::Unusable(error) => {
                     tracing::debug!(group_version, "cannot use a legacy list: {error}");
-                    continue;
+                    None
                 }
             };
-            let read = Instant::now();
-            self.known.insert(group_version, Known { list, read });
+            read.is_news |= self.take(group_version, said);
         }
-        failure
+        read
+    }
+
+    /// Notes what was said of one. Returns whether that is something else than before.
+    fn take(&mut self, group_version: String, said: Option<Said>) -> bool {
+        let asked = Instant::now();
+        let nothing = Known { said: None, asked };
+        let known = self.known.entry(group_version).or_insert(nothing);
+        known.asked = asked;
+        let is_news = said.is_some() && known.said != said;
+        if is_news {
+            known.said = said;
+        }
+        is_news
     }
 }
 

@@ -7,8 +7,10 @@
 //!
 //! Differs: kube-apiserver believes what it is sent.
 //!
-//! Invariants: a list that cannot be had takes nothing away; what a list took away stays away for as long as it is
-//! listed unchanged.
+//! A server may also list what its lists lack for a moment only, as while a custom resource is installed. So lists that
+//! lacked something are read again while the documents stay the same.
+//!
+//! Invariants: a list that cannot be had takes nothing away; what a list took away stays away until the list has it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -42,7 +44,42 @@ pub(super) async fn keep_own(
     // One deadline for all: what has not been asked about by then is believed.
     let deadline = Instant::now() + asker.shared.options.poll.deadline;
     let _ = lists.read(asker, asked, deadline).await;
+    lists.doubt(doubtful([core, groups], lists));
     own(&groups.list, lists)
+}
+
+/// Reads again what lacked something, for documents that are the same as before. Returns the same as [`keep_own`] if that
+/// may have changed.
+pub(super) async fn look_again(
+    asker: Asker<'_>,
+    lists: &mut Lists,
+    core: &Part,
+    groups: &Part,
+) -> Option<(ApiGroupDiscoveryList, usize)> {
+    // Those of a server that has no other documents are read again anyway.
+    if groups.is_legacy || !lists.read_again(asker).await {
+        return None;
+    }
+    lists.doubt(doubtful([core, groups], lists));
+    Some(own(&groups.list, lists))
+}
+
+/// The group-versions that were asked about and of which a list could not be had, or lacks something that is listed.
+fn doubtful(parts: [&Part; 2], lists: &Lists) -> Vec<String> {
+    let groups = parts.into_iter().flat_map(|part| &part.list.items);
+    let versions = groups.flat_map(|group| group.versions.iter().map(|it| (group.name(), it)));
+    let versions = versions.filter(|(_, version)| !version.freshness.is_stale());
+    let named = versions.map(|(group, version)| (name(group, &version.version), version));
+    let doubtful = named.filter(|(name, version)| {
+        lists.was_asked(name) && lists.get(name).is_none_or(|list| lacks(list, version))
+    });
+    doubtful.map(|(name, _)| name).collect()
+}
+
+fn lacks(list: &ApiResourceList, version: &ApiVersionDiscovery) -> bool {
+    let served = served(list);
+    let mut listed = version.resources.iter();
+    !listed.all(|it| served.contains(&*it.resource))
 }
 
 /// Which group-versions to ask about (`apps/v1`). What was heard of them before is forgotten, so that the lists that are

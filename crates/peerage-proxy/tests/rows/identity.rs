@@ -21,23 +21,27 @@ const WIDGETS: &str = "/apis/new.example.com/v1/widgets";
 const ALPN: [&str; 2] = ["h2", "http/1.1"];
 
 /// A balancer.
-struct Balancer {
-    proxy: PeerProxy,
+pub(super) struct Balancer {
+    pub(super) proxy: PeerProxy,
     records: watch::Sender<Arc<[PeerRecord]>>,
     service: HttpService,
 }
 
 impl Balancer {
-    fn start(pki: &Pki, records: Vec<PeerRecord>) -> Balancer {
+    pub(super) fn start(pki: &Pki, records: Vec<PeerRecord>) -> Balancer {
         Balancer::holding(pki, records, Duration::from_secs(600))
     }
 
     fn holding(pki: &Pki, records: Vec<PeerRecord>, hold: Duration) -> Balancer {
+        let options = WorldBuilder::default().options;
+        Balancer::with(pki, records, ProxyOptions { hold, ..options })
+    }
+
+    pub(super) fn with(pki: &Pki, records: Vec<PeerRecord>, options: ProxyOptions) -> Balancer {
         let mut tls = ClientTlsOptions::new(pki.ca());
         tls.identity = Some(pki.client("front-proxy-client").pems());
         let tls = ClientTls::load(tls).unwrap();
         let options = ProxyOptions {
-            hold,
             tls: Some(tls.clone()),
             front: Some(FrontOptions {
                 beside: None,
@@ -46,7 +50,7 @@ impl Balancer {
                 writes: Writes::Local,
                 family: Default::default(),
             }),
-            ..WorldBuilder::default().options
+            ..options
         };
         let local = LocalApis {
             id: "gateway".into(),
@@ -66,7 +70,7 @@ impl Balancer {
         }
     }
 
-    async fn until(&self, what: &str, fits: impl Fn(&DebugPeers) -> bool) {
+    pub(super) async fn until(&self, what: &str, fits: impl Fn(&DebugPeers) -> bool) {
         let wait = async {
             let mut views = self.proxy.views();
             while !fits(&self.proxy.debug()) {
@@ -81,7 +85,7 @@ impl Balancer {
         }
     }
 
-    async fn until_serving(&self, ids: &[&str]) {
+    pub(super) async fn until_serving(&self, ids: &[&str]) {
         let serving = |debug: &DebugPeers| {
             let serving = debug.peers.iter().filter(|peer| peer.state == "serving");
             serving.map(|peer| peer.id.clone()).collect::<Vec<_>>() == ids
@@ -95,21 +99,25 @@ impl Balancer {
             .await;
     }
 
-    async fn get(&self, target: &str) -> Answer {
-        let mut request = request("GET", target);
+    pub(super) async fn get(&self, target: &str) -> Answer {
+        self.send("GET", target).await
+    }
+
+    pub(super) async fn send(&self, method: &str, target: &str) -> Answer {
+        let mut request = request(method, target);
         request.extensions_mut().insert(Arc::new(jane()));
         Answer::of(self.service.clone().oneshot(request).await.unwrap()).await
     }
 }
 
 /// One more address of a server, that may become another's.
-struct Door {
-    address: SocketAddr,
+pub(super) struct Door {
+    pub(super) address: SocketAddr,
     to: Arc<Mutex<(SocketAddr, CancellationToken)>>,
 }
 
 impl Door {
-    async fn to(server: SocketAddr) -> Door {
+    pub(super) async fn to(server: SocketAddr) -> Door {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let to = Arc::new(Mutex::new((server, CancellationToken::new())));
@@ -132,7 +140,7 @@ impl Door {
     }
 
     /// From now on another server answers here; connections to the one before end.
-    fn lead_to(&self, server: SocketAddr) {
+    pub(super) fn lead_to(&self, server: SocketAddr) {
         let mut to = self.to.lock().unwrap();
         let old = std::mem::replace(&mut *to, (server, CancellationToken::new()));
         old.1.cancel();

@@ -34,6 +34,7 @@ mod heads;
 mod health;
 mod hold;
 mod identity;
+mod lists;
 mod observability;
 mod openapi;
 mod pressure;

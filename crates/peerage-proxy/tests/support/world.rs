@@ -146,6 +146,7 @@ impl Default for WorldBuilder {
             probe_deadline: Duration::from_secs(5),
             deadline: Duration::from_secs(5),
             size_limit: 1 << 20,
+            lists_again: Duration::from_secs(30),
         };
         WorldBuilder {
             options: ProxyOptions {
