@@ -219,6 +219,12 @@ impl Upstream {
         self.0.pool.certificate()
     }
 
+    /// Returns when the server ends a connection that could have been used again, at once if it did since this returned
+    /// last.
+    pub async fn ended(&self) {
+        self.0.pool.ended().await;
+    }
+
     /// Sends a request and waits for the head of its answer.
     ///
     /// # Errors

@@ -53,6 +53,10 @@ pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<Peer>, stop: Cancellation
                 schedule.recheck(Instant::now());
                 continue;
             }
+            () = connection_ended(&peer) => {
+                schedule.connection_ended(Instant::now());
+                continue;
+            }
             () = sleep_until(schedule.due()), if peer.link().is_some() && !peer.is_resting() => {}
         }
         let Some(link) = peer.link() else { continue };
@@ -66,6 +70,14 @@ pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<Peer>, stop: Cancellation
         if peer.round_ended(good) == PATIENCE {
             shared.changed.notify_one();
         }
+    }
+}
+
+/// Returns when the server ends a connection on which it was asked.
+async fn connection_ended(peer: &Peer) {
+    match peer.link() {
+        Some(link) => link.probes.ended().await,
+        None => std::future::pending().await,
     }
 }
 

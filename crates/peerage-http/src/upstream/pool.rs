@@ -47,6 +47,8 @@ pub(super) struct Pool {
     state: Mutex<State>,
     /// Rings once for each place that becomes free, and for all when there is news of another kind.
     freed: Notify,
+    /// Rings when the server ends a connection.
+    ended: Notify,
 }
 
 #[derive(Default)]
@@ -93,6 +95,7 @@ impl Pool {
             shown,
             state: Mutex::default(),
             freed: Notify::new(),
+            ended: Notify::new(),
         })
     }
 
@@ -119,6 +122,11 @@ impl Pool {
 
     fn note_certificate(&self, certificate: Option<CertificateDer<'static>>) {
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = certificate;
+    }
+
+    /// Returns when the server ends a connection, at once if it did since the last time.
+    pub(super) async fn ended(&self) {
+        self.ended.notified().await;
     }
 
     /// Shared with other pools to the same server.

@@ -18,6 +18,13 @@ use crate::peer::{Edition, Peer};
 /// What Kubernetes' path router answers for a group version that it does not have.
 const UNKNOWN_PATH: &[u8] = b"404 page not found\n";
 
+/// What it says, in a Status of whatever encoding, for a resource that is not in a group version that it has. Of an object
+/// that is not there it says something else.
+const UNKNOWN_RESOURCE: &[u8] = b"the server could not find the requested resource";
+
+/// Such a Status is shorter than this.
+const SHORT: usize = 1024;
+
 /// How long a request may be held up by finding out what the answer to it means.
 const INSPECTION: Duration = Duration::from_secs(5);
 
@@ -63,16 +70,16 @@ impl Forward<'_> {
     ) -> Result<Option<Response>, Failed> {
         let length = response.headers().get(header::CONTENT_LENGTH);
         let length = length.and_then(|l| l.to_str().ok()?.parse::<usize>().ok());
-        if length != Some(UNKNOWN_PATH.len()) {
+        let Some(length) = length.filter(|length| *length < SHORT) else {
             return Ok(Some(response));
-        }
+        };
         let (head, body) = response.into_parts();
-        let read = body::collect(body, UNKNOWN_PATH.len(), INSPECTION);
+        let read = body::collect(body, SHORT, INSPECTION);
         let Ok(Ok(bytes)) = timeout_at(ends, read).await else {
             return Err(self.unless_late(Failed::Silent));
         };
-        let head_only = self.head.method == http::Method::HEAD && bytes.is_empty();
-        if bytes == UNKNOWN_PATH || head_only {
+        let head_only = self.head.method == http::Method::HEAD && length == UNKNOWN_PATH.len();
+        if bytes == UNKNOWN_PATH || says_unknown_resource(&bytes) || head_only {
             match self.is_listed(peer, ends).await {
                 Listed::Yes => {}
                 Listed::No(of) => {
@@ -186,6 +193,11 @@ impl Forward<'_> {
             );
         }
     }
+}
+
+fn says_unknown_resource(body: &[u8]) -> bool {
+    let mut windows = body.windows(UNKNOWN_RESOURCE.len());
+    windows.any(|window| window == UNKNOWN_RESOURCE)
 }
 
 /// Whether a reference has an authority: `https://host/…`, `//host/…`, and what browsers take for these.

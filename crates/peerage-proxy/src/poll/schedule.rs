@@ -29,6 +29,9 @@ pub(crate) struct Schedule {
     due: Instant,
     /// Before then nobody's hurry counts.
     earliest: Instant,
+    /// Whether the next round was brought forward because a connection ended, and whether the last one was.
+    early: bool,
+    was_early: bool,
 }
 
 /// However often somebody asks for a round, the peer has this long between two.
@@ -42,6 +45,8 @@ impl Schedule {
             failures: 0,
             due: now,
             earliest: now,
+            early: false,
+            was_early: false,
         }
     }
 
@@ -63,6 +68,15 @@ impl Schedule {
         }
     }
 
+    /// Makes the next round due now because the peer ended a connection, as one does that stops: what answers there next
+    /// may be another version. Only every other round: some ends each connection that is idle for a while.
+    pub(crate) fn connection_ended(&mut self, now: Instant) {
+        if !self.was_early {
+            self.early = self.failures == 0;
+            self.recheck(now);
+        }
+    }
+
     /// Plans the next round. `jitter` is from 0 to 1 and spreads rounds over a tenth of the wait either way.
     pub(crate) fn finished(&mut self, good: bool, now: Instant, jitter: f64) {
         self.failures = if good {
@@ -78,6 +92,7 @@ impl Schedule {
                 .saturating_mul(1 << n.min(16))
                 .min(self.rhythm.retry_cap),
         };
+        self.was_early = std::mem::take(&mut self.early);
         self.earliest = now + LEAST;
         self.due = now + wait.mul_f64(0.9 + 0.2 * jitter.clamp(0.0, 1.0));
     }
@@ -138,6 +153,24 @@ mod tests {
             assert_eq!(schedule.due(), due);
         }
         assert_eq!(schedule.due(), now + RHYTHM.retry_cap);
+    }
+
+    #[test]
+    fn a_peer_that_ends_every_connection_is_asked_at_most_twice_as_often() {
+        let now = Instant::now();
+        let mut schedule = Schedule::new(RHYTHM, now);
+        let waits: Vec<Duration> = (0..5)
+            .map(|_| {
+                schedule.finished(true, now, 0.5);
+                schedule.connection_ended(now);
+                schedule.due() - now
+            })
+            .collect();
+        let (early, usual) = (LEAST, RHYTHM.interval);
+        assert_eq!(waits, [early, usual, early, usual, early]);
+        schedule.finished(false, now, 0.5);
+        schedule.connection_ended(now);
+        assert_eq!(schedule.due() - now, RHYTHM.retry, "not while rounds fail");
     }
 
     proptest! {

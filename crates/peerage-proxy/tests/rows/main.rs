@@ -38,6 +38,7 @@ mod lists;
 mod observability;
 mod openapi;
 mod pressure;
+mod replaced;
 mod retries;
 mod routing;
 mod streams;

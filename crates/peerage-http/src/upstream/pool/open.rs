@@ -131,7 +131,9 @@ impl Pool {
                 _ = ticks.tick() => self.let_go_if_idle(vitals),
             }
         }
-        self.forget(vitals.id);
+        if self.forget(vitals.id) {
+            self.ended.notify_one();
+        }
         self.state().open -= 1;
         self.freed.notify_waiters();
     }
@@ -148,11 +150,13 @@ impl Pool {
         }
     }
 
-    /// Drops the pool's hold on a connection; it ends with its last request.
-    fn forget(&self, id: u64) {
+    /// Drops the pool's hold on a connection; it ends with its last request. Returns whether there was one.
+    fn forget(&self, id: u64) -> bool {
         let mut state = self.state();
+        let before = state.http2.len() + state.http1.len();
         state.http2.retain(|c| c.vitals.id != id);
         state.http1.retain(|c| c.vitals.id != id);
+        state.http2.len() + state.http1.len() < before
     }
 
     pub(super) fn give_back(self: Arc<Self>, mut sender: Http1, vitals: Arc<Vitals>) {
