@@ -7,7 +7,7 @@ use std::time::Duration;
 use peerage_auth::audit::{AuditLog, AuditMetrics};
 use peerage_auth::{AuthenticatorOptions, identity_headers::Family};
 use peerage_http::{ClientTls, ServerTls};
-use peerage_proxy::{PeerRecord, Rendering, Writes};
+use peerage_proxy::{BoundClients, PeerRecord, Rendering, Writes};
 use tokio::sync::watch;
 
 use crate::sources::Sources;
@@ -40,6 +40,8 @@ pub struct GatewayOptions {
     pub zone: Option<Arc<str>>,
     /// Which servers may write what several of them serve.
     pub writes: Writes,
+    /// Clients that no server may be older than.
+    pub bound: BoundClients,
     /// How long a server that is gone is still expected.
     pub hold: Duration,
     /// How long a server's yes counts to whether a client may read discovery and OpenAPI; at zero each request asks.

@@ -240,6 +240,7 @@ fn start_proxy(
             passing: options.passing.clone(),
             zone: options.zone.clone(),
             writes: options.writes,
+            bound: options.bound.clone(),
             family: options.family.clone(),
         }),
         ..ProxyOptions::default()

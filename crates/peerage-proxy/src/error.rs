@@ -11,6 +11,8 @@ use std::time::Duration;
 use http::StatusCode;
 use peerage_http::SendError;
 
+use crate::version::ApiVersion;
+
 /// A request that the proxy refuses.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum ProxyError {
@@ -25,6 +27,11 @@ pub(crate) enum ProxyError {
         "it is not known yet which version the server {peer} serves, and only the newest may write what several servers have (--writes=newest)"
     )]
     VersionUnknown { peer: Arc<str> },
+    /// Of the servers that have the API, none is as new as this client has to have it.
+    #[error(
+        "no server that serves this API is known to be of version {oldest} or newer, and clients of this name are not sent to one that is older than themselves (--version-bound-clients)"
+    )]
+    TooOld { oldest: ApiVersion },
     /// Every server that has the API is known not to answer at the moment.
     #[error("no server that serves this API answers at the moment")]
     NoneUsable,
@@ -114,6 +121,7 @@ impl ProxyError {
             ProxyError::NotKnown { .. } => "not_known",
             ProxyError::NotForPeers { .. } => "not_for_peers",
             ProxyError::VersionUnknown { .. } => "version_unknown",
+            ProxyError::TooOld { .. } => "too_old",
             ProxyError::NoneUsable => "none_usable",
             ProxyError::Transport { .. } => "transport",
             ProxyError::Unsendable => "unsendable",

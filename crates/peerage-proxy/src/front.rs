@@ -3,7 +3,8 @@
 //! A server's own proxy asks the healthiest peer that has what the server lacks. A front has only servers behind it, of
 //! which several may be able to answer, and chooses: the one that it stands beside, else one in its zone, else, for
 //! lists and watches, always the same one for the same client (resource versions are comparable across servers, but how
-//! far each has read is not), else the least loaded. Under [`Writes::Newest`] versions come before all of that.
+//! far each has read is not), else the least loaded. Under [`Writes::Newest`] versions come before all of that, and
+//! [`BoundClients`] are sent to no server that is older than themselves.
 //!
 //! Leaves to `route` who is able to answer and to `health` who answers at all.
 //!
@@ -21,6 +22,7 @@ use peerage_http::ClientTls;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
+use crate::bound::BoundClients;
 use crate::error::ProxyError;
 use crate::health::Rank;
 use crate::peer::Peer;
@@ -37,6 +39,8 @@ pub struct FrontOptions {
     pub zone: Option<Arc<str>>,
     /// Which servers may write what several of them serve.
     pub writes: Writes,
+    /// Clients that no server may be older than.
+    pub bound: BoundClients,
     /// How users that were authenticated here are told to the servers.
     pub family: Family,
 }
@@ -180,7 +184,7 @@ impl Front {
     }
 
     /// Puts these peers into the order in which they are tried for this request; refuses a write whose newest server is
-    /// not known.
+    /// not known, and a client that is newer than all of them and must not be.
     pub(crate) fn order(
         &self,
         info: &RequestInfo<'_>,
@@ -188,6 +192,13 @@ impl Front {
         is_question: bool,
         mut peers: Vec<(Rank, Arc<Peer>)>,
     ) -> Result<Vec<(Rank, Arc<Peer>)>, ProxyError> {
+        let oldest = self.options.bound.oldest_for(client.agent.as_ref());
+        if let (Some(oldest), false) = (oldest, peers.is_empty()) {
+            peers.retain(|(_, peer)| peer.version() >= Some(oldest));
+            if peers.is_empty() {
+                return Err(ProxyError::TooOld { oldest });
+            }
+        }
         let newest = self.newest(info, client, &peers);
         if newest == Newest::Only {
             // Any of these may be the newest, and its objects must not be written by an older one.
@@ -278,6 +289,7 @@ mod tests {
                 passing: ClientTls::plain(),
                 zone: None,
                 writes,
+                bound: BoundClients::default(),
                 family: Family::FrontProxy,
             };
             let server = |(id, minor): &(&str, u32)| {
@@ -329,6 +341,37 @@ mod tests {
         for (client, first) in firsts.iter().enumerate().filter(|(_, it)| *it != "c") {
             assert_eq!(world.first(client as u64, "GET", PODS), *first);
         }
+    }
+
+    #[test]
+    fn a_bound_client_is_sent_to_no_server_that_is_older() {
+        let mut world = World::new(Writes::Newest, &[("a", 35), ("b", 36), ("c", 37)]);
+        world.servers.push(Arc::new(Peer::new("unknown".into())));
+        world.front.options.bound = BoundClients::new(["kubelet".to_owned()]);
+        let order = |agent: &'static str| {
+            let client = Client {
+                agent: Some(HeaderValue::from_static(agent)),
+                ..numbered(1)
+            };
+            let info = RequestInfo::parse("GET", PODS).unwrap();
+            let peers = world.servers.iter();
+            let peers = peers.map(|it| (it.health.rank(), it.clone())).collect();
+            let ordered = world.front.order(&info, &client, false, peers)?;
+            let mut ids: Vec<_> = ordered.iter().map(|(_, it)| it.id.to_string()).collect();
+            ids.sort();
+            Ok::<_, ProxyError>(ids.join(" "))
+        };
+        for (agent, servers) in [
+            ("kubelet/v1.34.1", "a b c"),
+            ("kubelet/v1.36.1", "b c"),
+            ("kubelet/v1.37.1", "c"),
+            ("kubectl/v1.37.1", "a b c unknown"),
+        ] {
+            assert_eq!(order(agent).unwrap(), servers, "{agent}");
+        }
+        let refused = order("kubelet/v1.38.0").unwrap_err();
+        assert_eq!(refused.reason(), "too_old");
+        assert!(refused.to_string().contains("version 1.38 or newer"));
     }
 
     #[test]

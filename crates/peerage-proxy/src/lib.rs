@@ -50,6 +50,7 @@
 
 mod answer;
 mod audit;
+mod bound;
 pub mod clock;
 pub mod debug;
 mod discovery;
@@ -88,6 +89,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use answer::Form;
+pub use bound::BoundClients;
 pub use clock::Clock;
 pub use debug::DebugPeers;
 pub use front::{Answers, FrontOptions, Question, Writes};

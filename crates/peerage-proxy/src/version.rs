@@ -43,7 +43,7 @@ impl ApiVersion {
     }
 
     /// Providers append a `+` to the minor version.
-    fn of(major: &str, minor: &str) -> Option<ApiVersion> {
+    pub(crate) fn of(major: &str, minor: &str) -> Option<ApiVersion> {
         Some(ApiVersion {
             major: major.parse().ok()?,
             minor: minor.trim_end_matches('+').parse().ok()?,

@@ -56,6 +56,7 @@ impl Gateway {
             passing,
             zone: None,
             writes,
+            bound: Default::default(),
             family: Family::FrontProxy,
         });
         let records = servers.iter().map(|it| record(&it.id, it));

@@ -48,6 +48,7 @@ impl Balancer {
                 passing: tls,
                 zone: None,
                 writes: Writes::Local,
+                bound: Default::default(),
                 family: Default::default(),
             }),
             ..options

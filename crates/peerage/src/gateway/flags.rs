@@ -77,6 +77,15 @@ pub struct GatewayFlags {
     /// Which servers may write what several of them serve [default: newest as balancer, local beside a server]
     #[arg(long, value_enum, help_heading = "Servers")]
     pub writes: Option<WritesFlag>,
+    /// Clients that are sent to no server of an older minor version than theirs, by their name in User-Agent (repeat, or
+    /// separate with commas), for example kubelet, which Kubernetes allows no older server
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        help_heading = "Servers"
+    )]
+    pub version_bound_clients: Vec<String>,
     /// Authorities of the servers' certificates
     #[arg(long, value_name = "FILE", help_heading = "Servers")]
     pub peer_ca_file: Option<PathBuf>,

@@ -12,7 +12,7 @@ use peerage_gateway::sources::{
 use peerage_gateway::{GatewayError, GatewayOptions};
 use peerage_http::tls::{ClientTlsOptions, ServerTlsOptions};
 use peerage_http::{ClientTls, Pem, ServerTls, TlsError};
-use peerage_proxy::{Rendering, Writes};
+use peerage_proxy::{BoundClients, Rendering, Writes};
 
 use super::flags::{IdentityFlag, WritesFlag};
 use super::settings::{GatewaySettings, ServerAddress};
@@ -66,6 +66,7 @@ async fn options(settings: GatewaySettings) -> Result<GatewayOptions, Failure> {
             WritesFlag::Newest => Writes::Newest,
             WritesFlag::Local => Writes::Local,
         },
+        bound: BoundClients::new(settings.bound.iter().cloned()),
         hold: settings.hold,
         discovery_authorization_ttl: settings.discovery_authorization_ttl,
         name_server_to_all: settings.header_for_all,

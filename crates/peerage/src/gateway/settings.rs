@@ -52,6 +52,8 @@ pub struct GatewaySettings {
     pub zone: Option<String>,
     /// Which servers may write what several of them serve.
     pub writes: WritesFlag,
+    /// Clients that no server may be older than, by name.
+    pub bound: Vec<String>,
     /// Authorities of the servers' certificates.
     pub server_ca: PathBuf,
     /// The name that these must have.
@@ -121,6 +123,7 @@ impl GatewaySettings {
             etcd: servers.etcd,
             etcd_prefix: flags.etcd.prefix()?,
             zone: flags.zone.clone(),
+            bound: flags.version_bound_clients.clone(),
             server_ca: (flags.peer_ca_file.clone()).ok_or_else(|| missing("--peer-ca-file", CA))?,
             server_name: flags.peer_server_name.clone(),
             client_pair: client_pair(flags)?,

@@ -10,6 +10,8 @@ use tokio::process::Command;
 use crate::ours::{self, executable};
 use crate::versions;
 
+mod printed;
+
 /// Runs `peerage` with a server's certificates and reads what it prints as JSON; with the exit code.
 async fn run(pki: &Pki, words: &[String]) -> (i32, Value) {
     let file = |flag: &str, name: &str| format!("--{flag}={}", pki.file(name).display());

@@ -32,14 +32,16 @@ struct World {
 }
 
 impl World {
-    /// With the newer server as `change` has it.
-    async fn start(change: impl FnOnce(ApiserverSpec) -> ApiserverSpec) -> World {
+    /// With the newer server, and another like it that the gateway knows nothing of, as `change` has them.
+    async fn start(change: impl Fn(ApiserverSpec) -> ApiserverSpec) -> World {
         let older = versions::kube_apiserver(&versions::older()).named("older");
         let newer = versions::kube_apiserver(&versions::newer()).named("newer");
         let off = "UnknownVersionInteroperabilityProxy=false";
+        let hidden = versions::kube_apiserver(&versions::newer()).named("hidden");
         let plane = ControlPlane::on(Backend::Etcd("3.6"))
             .server(older.gate(off))
             .server(change(newer.gate(off)))
+            .server(change(hidden.gate(off)))
             .start()
             .await;
         let gateway = Gateway::beside(plane.server("older")).peer(plane.server("newer"));
@@ -49,7 +51,11 @@ impl World {
             &gateway.url(),
             plane.pki(),
             plane.directory(),
-            &["--controllers=namespace-controller,garbage-collector-controller"],
+            &[
+                "--controllers=namespace-controller,garbage-collector-controller",
+                // So that the collector says each time that it could not judge an object.
+                "--v=5",
+            ],
         )
         .await;
         World {
@@ -81,17 +87,9 @@ impl World {
         self.create("/api/v1/namespaces", &object).await;
     }
 
-    /// An object that only the newer server serves. It says that it was renewed, since that server throws away what was not.
+    /// An object that only the newer server serves.
     async fn candidate(&self, namespace: &str, name: &str) -> Value {
-        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ");
-        let object = json!({
-            "apiVersion": CANDIDATES,
-            "kind": "LeaseCandidate",
-            "metadata": {"name": name},
-            "spec": {"leaseName": "l", "binaryVersion": "1.37.0", "emulationVersion": "1.37.0", "strategy": "OldestEmulationVersion",
-                     "renewTime": now.to_string()},
-        });
-        self.create(&candidates(namespace), &object).await
+        self.create(&candidates(namespace), &candidate(name)).await
     }
 
     /// A ConfigMap that belongs to an object.
@@ -146,6 +144,45 @@ impl World {
         until_within(PATIENCE, &what, || std::future::ready(count() >= enough)).await;
     }
 
+    /// While the newer server is away, something comes to belong to an object that nobody behind the gateway has seen. The
+    /// collector wants to know about that owner, and is never told that there is none; the codes that it was told.
+    async fn belongs_to_what_cannot_be_seen(&self, when: &str) -> Vec<Value> {
+        let (owner, child) = (format!("owner-{when}"), format!("child-{when}"));
+        let hidden = self.plane.server("hidden");
+        let seen = hidden.create(&candidates("kept"), &candidate(&owner)).await;
+        self.belonging("kept", &child, &seen).await;
+        let what = format!("{COLLECTOR} cannot judge the owner of {child}");
+        until_within(PATIENCE, &what, || {
+            let log = std::fs::read_to_string(self.manager.log_file()).unwrap_or_default();
+            let mut lines = log.lines();
+            let told = lines.any(|it| it.contains("error syncing item") && it.contains(&owner));
+            std::future::ready(told)
+        })
+        .await;
+        let path = format!("{}/{owner}", candidates("kept"));
+        let events = self.gateway.audit_with(COLLECTOR).into_iter();
+        let questions = events.filter(|event| event["requestURI"] == path.as_str());
+        let codes: Vec<Value> = questions
+            .map(|event| event["responseStatus"]["code"].clone())
+            .collect();
+        assert!(codes.iter().all(|code| *code == 503), "{when}: {codes:?}");
+        assert_eq!(self.status_of(&config_map("kept", &child)).await, 200);
+        codes
+    }
+
+    /// What belongs to an object is there until that object goes.
+    async fn goes_with_its_owner(&self, owner: &str, child: &str) {
+        let child = config_map("kept", child);
+        assert_eq!(
+            self.status_of(&child).await,
+            200,
+            "its owner was there all the time"
+        );
+        self.delete(&format!("{}/{owner}", candidates("kept")))
+            .await;
+        self.gone(&child).await;
+    }
+
     async fn newer_is_back(&self) {
         self.plane.server("newer").ready().await;
         until("the newer server's API is back", || async {
@@ -166,6 +203,18 @@ impl Drop for World {
             );
         }
     }
+}
+
+/// An object that only the newer server serves. It says that it was renewed, since that server throws away what was not.
+fn candidate(name: &str) -> Value {
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ");
+    json!({
+        "apiVersion": CANDIDATES,
+        "kind": "LeaseCandidate",
+        "metadata": {"name": name},
+        "spec": {"leaseName": "l", "binaryVersion": "1.37.0", "emulationVersion": "1.37.0", "strategy": "OldestEmulationVersion",
+                 "renewTime": now.to_string()},
+    })
 }
 
 fn candidates(namespace: &str) -> String {
@@ -198,16 +247,12 @@ async fn a_controller_manager_behind_the_older_server_deletes_what_it_should_and
     killed(&world).await;
     paused(&world).await;
     stopped(&world).await;
-    with_definitions_that_come_and_go(&world).await;
 
-    let child = config_map("kept", "child");
-    assert_eq!(
-        world.status_of(&child).await,
-        200,
-        "its owner was there all the time"
-    );
-    world.delete(&format!("{}/owner", candidates("kept"))).await;
-    world.gone(&child).await;
+    world.goes_with_its_owner("owner", "child").await;
+    for when in ["killed", "paused", "stopped"] {
+        let (owner, child) = (format!("owner-{when}"), format!("child-{when}"));
+        world.goes_with_its_owner(&owner, &child).await;
+    }
 }
 
 /// Nothing else of the newer server's tells the controller that there is something that it cannot see.
@@ -263,6 +308,9 @@ async fn killed(world: &World) {
     let newer = world.plane.server("newer");
     newer.kill();
     world.delete("/api/v1/namespaces/leaving").await;
+    // Later the collector may know from discovery that it cannot ask.
+    let codes = world.belongs_to_what_cannot_be_seen("killed").await;
+    assert!(!codes.is_empty(), "the collector asked for no owner");
     // When it looks the second time, it has done what it does after the first.
     world.looks(NAMESPACES, 2).await;
     world.looks(COLLECTOR, 1).await;
@@ -283,23 +331,31 @@ async fn killed(world: &World) {
 async fn paused(world: &World) {
     let newer = world.plane.server("newer");
     newer.pause();
+    world.belongs_to_what_cannot_be_seen("paused").await;
     world.looks(COLLECTOR, 1).await;
     assert_eq!(world.status_of(&config_map("kept", "child")).await, 200);
     newer.resume();
     world.newer_is_back().await;
 }
 
+/// Custom resources and an aggregated API appear while the newer server is away, and go when it is back.
 async fn stopped(world: &World) {
     let newer = world.plane.server("newer");
     newer.stop().await;
+    definitions_come(world).await;
+    world.belongs_to_what_cannot_be_seen("stopped").await;
     world.looks(COLLECTOR, 1).await;
     assert_eq!(world.status_of(&config_map("kept", "child")).await, 200);
     newer.restart().await;
     world.newer_is_back().await;
+    definitions_go(world).await;
 }
 
-/// Custom resources and an aggregated API appear and disappear while a namespace with such objects is deleted.
-async fn with_definitions_that_come_and_go(world: &World) {
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+const THINGS: &str = "/apis/own.example.com/v1/namespaces/custom/things";
+
+async fn definitions_come(world: &World) {
     let service = json!({
         "apiVersion": "apiregistration.k8s.io/v1",
         "kind": "APIService",
@@ -307,9 +363,7 @@ async fn with_definitions_that_come_and_go(world: &World) {
         "spec": {"group": "away.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100,
             "service": {"namespace": "kept", "name": "nobody"}, "insecureSkipTLSVerify": true},
     });
-    world
-        .create("/apis/apiregistration.k8s.io/v1/apiservices", &service)
-        .await;
+    world.create(API_SERVICES, &service).await;
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -319,25 +373,30 @@ async fn with_definitions_that_come_and_go(world: &World) {
             "versions": [{"name": "v1", "served": true, "storage": true,
                 "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]},
     });
-    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    world.create(definitions, &definition).await;
+    world.create(DEFINITIONS, &definition).await;
     world.namespace("custom").await;
-    let things = "/apis/own.example.com/v1/namespaces/custom/things";
     until("the custom resource is served", || async {
-        world.status_of(things).await == 200
+        world.status_of(THINGS).await == 200
     })
     .await;
     let thing =
         json!({"apiVersion": "own.example.com/v1", "kind": "Thing", "metadata": {"name": "one"}});
-    world.create(things, &thing).await;
+    world.create(THINGS, &thing).await;
+    for group in ["own.example.com", "away.example.com"] {
+        serves_group(&world.gateway.client("admin"), group).await;
+    }
+}
+
+/// The aggregated API, which nobody answers for, goes with objects of all kinds in a namespace that is being deleted.
+async fn definitions_go(world: &World) {
     world.candidate("custom", "candidate").await;
-    world
-        .delete("/apis/apiregistration.k8s.io/v1/apiservices/v1.away.example.com")
-        .await;
     world.delete("/api/v1/namespaces/custom").await;
+    world
+        .delete(&format!("{API_SERVICES}/v1.away.example.com"))
+        .await;
     world.gone("/api/v1/namespaces/custom").await;
     world
-        .delete(&format!("{definitions}/things.own.example.com"))
+        .delete(&format!("{DEFINITIONS}/things.own.example.com"))
         .await;
-    world.gone(things).await;
+    world.gone(THINGS).await;
 }

@@ -1,11 +1,13 @@
-//! The recorded conversations, through a gateway in front of the kind of server that they were recorded from:
-//! 1.37, whatever pair a run is about.
+//! The recorded conversations, through a gateway in front of the kind of server that they were recorded from (1.37,
+//! whatever pair a run is about), and in front of a pair's older server, whose answers without a gateway are compared then.
+
+use std::collections::BTreeMap;
 
 use peerage_testkit::kube::{Backend, ControlPlane, Gateway, KubeApiserver};
 use peerage_testkit::recording::{Recording, Replayer, Run};
 
 use crate::ours::start;
-use crate::versions::NEWER_ONLY;
+use crate::versions::{self, NEWER_ONLY};
 
 /// How a gateway stands before its servers.
 #[derive(Clone, Copy)]
@@ -142,4 +144,58 @@ async fn paths_without_a_resource_are_as_without_a_gateway() {
 #[tokio::test]
 async fn a_newer_api_is_served_through_the_older_server_better_than_by_its_own_proxy() {
     agrees_but_for("mvp", &[OLD_DISCOVERY, NEWER_WORDS]).await;
+}
+
+/// The conversation with a fresh server of the older version.
+async fn with_the_older(way: Option<Way>, name: &str) -> Run {
+    let older = versions::kube_apiserver(&versions::older()).named("older");
+    let plane = ControlPlane::on(Backend::Etcd("3.6")).server(older);
+    let plane = plane.start().await;
+    let older = plane.server("older");
+    let gateway = match way {
+        None => None,
+        Some(Way::Sidecar) => Some(start(&plane, Gateway::beside(older)).await),
+        Some(Way::Balancer) => Some(start(&plane, Gateway::balancing(&[older])).await),
+    };
+    let address = gateway.as_ref().map_or(older.address(), |it| it.address());
+    let replayer = Replayer::new(address, plane.pki());
+    replayer.run(&Recording::load(name)).await
+}
+
+/// How each step's answer differs from the recording.
+fn answers(run: &Run) -> BTreeMap<&str, &[String]> {
+    let outcomes = run.outcomes.iter();
+    outcomes
+        .map(|it| (it.step.as_str(), it.differences.as_slice()))
+        .collect()
+}
+
+/// What a server of a version that nobody recorded says through a gateway is what it says without one.
+#[tokio::test]
+async fn an_older_server_is_heard_as_without_a_gateway() {
+    for (name, reasons) in [
+        ("verbs", [].as_slice()),
+        ("lists-watches", &[BRACKETS]),
+        ("patches", &[]),
+        ("auth", &[]),
+        ("negotiation", &[OLD_DISCOVERY]),
+        ("nonresource", &[CERTIFICATES]),
+    ] {
+        let (direct, sidecar, balancer) = tokio::join!(
+            with_the_older(None, name),
+            with_the_older(Some(Way::Sidecar), name),
+            with_the_older(Some(Way::Balancer), name),
+        );
+        let expected = answers(&direct);
+        assert!(expected.len() > 10, "{name}: {} steps", expected.len());
+        for (way, run) in [("sidecar", &sidecar), ("balancer", &balancer)] {
+            let others: Vec<_> = answers(run)
+                .into_iter()
+                .filter(|(step, answer)| expected[step] != *answer)
+                .filter(|(step, _)| !reasons.iter().any(|(part, _)| is_named(step, part)))
+                .map(|(step, answer)| format!("{step}: {answer:#?}, not {:#?}", expected[step]))
+                .collect();
+            assert!(others.is_empty(), "{name}, {way}: {}", others.join("\n"));
+        }
+    }
 }

@@ -18,13 +18,21 @@ use super::{PROTOBUF, map, maps, namespace};
 use crate::ours::start;
 use crate::versions;
 
-/// Two equal servers that often ask HTTP/2 clients to connect anew, a gateway beside one and one in front of both.
+/// Two servers, `a` newer than `b`, that often ask HTTP/2 clients to connect anew, a gateway beside one and one in front of
+/// both.
 struct Failing {
     sidecar: RunningGateway,
     balancer: RunningGateway,
     plane: ControlPlane,
     /// Held by the one test that may disturb them now.
     disturbed: Mutex<()>,
+}
+
+impl Failing {
+    /// Both ways, with their names.
+    fn each(&self) -> [(&'static str, &RunningGateway); 2] {
+        [("sidecar", &self.sidecar), ("balancer", &self.balancer)]
+    }
 }
 
 impl Logs for Failing {
@@ -35,13 +43,13 @@ impl Logs for Failing {
 
 static FAILING: Shared<Failing> = Shared::new(|| {
     Box::pin(async {
-        let spec = |name: &str| {
-            let spec = versions::kube_apiserver(&versions::newer()).named(name);
+        let spec = |name: &str, version: &str| {
+            let spec = versions::kube_apiserver(version).named(name);
             spec.flags(&["--goaway-chance=0.02"])
         };
         let plane = ControlPlane::on(Backend::Etcd("3.6"))
-            .server(spec("a"))
-            .server(spec("b"))
+            .server(spec("a", &versions::newer()))
+            .server(spec("b", &versions::older()))
             .start()
             .await;
         let (a, b) = (plane.server("a"), plane.server("b"));
@@ -143,10 +151,7 @@ impl Load {
 async fn goodbyes_of_servers_cost_no_request_and_no_event() {
     let failing = FAILING.get().await;
     let _alone = failing.disturbed.lock().await;
-    for (name, way) in [
-        ("sidecar", &failing.sidecar),
-        ("balancer", &failing.balancer),
-    ] {
+    for (name, way) in failing.each() {
         let space = format!("goodbye-{name}");
         namespace(failing.plane.server("a"), &space).await;
         let connection = way.multiplexed("admin").await;
@@ -233,31 +238,37 @@ where
 async fn a_frozen_server_is_avoided_within_seconds() {
     let failing = FAILING.get().await;
     let _alone = failing.disturbed.lock().await;
-    let (frozen, way) = (failing.plane.server("a"), &failing.balancer);
-    let connection = way.multiplexed("admin").await;
+    let frozen = failing.plane.server("a");
+    let (sidecar, balancer) = (&failing.sidecar, &failing.balancer);
+    let ways = tokio::join!(sidecar.multiplexed("admin"), balancer.multiplexed("admin"));
+    let ways = [("sidecar", ways.0), ("balancer", ways.1)];
     let get = Outgoing::new("GET", "/api/v1/namespaces/default");
-    for _ in 0..50 {
-        assert_eq!(connection.send(&get).await.unwrap().status(), 200);
+    for (name, way) in &ways {
+        for _ in 0..50 {
+            assert_eq!(way.send(&get).await.unwrap().status(), 200, "{name}");
+        }
     }
     frozen.pause();
     let started = Instant::now();
     let mut asked = Vec::new();
     while started.elapsed() < Duration::from_secs(14) {
-        let (connection, get, at) = (connection.clone(), get.clone(), started.elapsed());
-        asked.push(tokio::spawn(async move {
-            let begun = Instant::now();
-            let answer = connection.send(&get).await;
-            (at, begun.elapsed(), answer.map(|a| a.status()))
-        }));
+        for (name, way) in &ways {
+            let (name, way, get, at) = (*name, way.clone(), get.clone(), started.elapsed());
+            asked.push(tokio::spawn(async move {
+                let begun = Instant::now();
+                let answer = way.send(&get).await;
+                (name, at, begun.elapsed(), answer.map(|a| a.status()))
+            }));
+        }
         sleep(Duration::from_millis(100)).await;
     }
     let mut last_slow = Duration::ZERO;
     for one in asked {
-        let (at, took, answer) = one.await.unwrap();
+        let (name, at, took, answer) = one.await.unwrap();
         assert_eq!(
             answer.unwrap(),
             200,
-            "a read asked at {at:?}, which took {took:?}"
+            "{name}: a read asked at {at:?}, which took {took:?}"
         );
         if took > Duration::from_secs(2) {
             last_slow = last_slow.max(at);
@@ -267,10 +278,12 @@ async fn a_frozen_server_is_avoided_within_seconds() {
         "measured: the last read that waited for the frozen server was asked {last_slow:?} after it froze"
     );
     assert!(last_slow < Duration::from_secs(10), "{last_slow:?}");
-    for number in 0..20 {
-        let object = map(&format!("frozen-{number}"), "");
-        let post = Outgoing::new("POST", &maps("default")).json("application/json", &object);
-        assert_eq!(connection.send(&post).await.unwrap().status(), 201);
+    for (name, way) in &ways {
+        for number in 0..20 {
+            let object = map(&format!("frozen-{name}-{number}"), "");
+            let post = Outgoing::new("POST", &maps("default")).json("application/json", &object);
+            assert_eq!(way.send(&post).await.unwrap().status(), 201, "{name}");
+        }
     }
     frozen.resume();
     frozen.ready().await;
@@ -293,7 +306,23 @@ async fn serve_again(failing: &Failing) {
 async fn what_a_server_did_not_finish_breaks_off_for_its_client_too() {
     let failing = FAILING.get().await;
     let _alone = failing.disturbed.lock().await;
-    let (dying, way) = (failing.plane.server("a"), &failing.sidecar);
+    let (a, b) = (failing.plane.server("a"), failing.plane.server("b"));
+    // The balancer may have asked either.
+    let ends: [(_, _, &[&Apiserver]); 2] = [
+        ("sidecar", &failing.sidecar, &[a]),
+        ("balancer", &failing.balancer, &[a, b]),
+    ];
+    for (name, way, dying) in ends {
+        breaks_off(name, way, dying).await;
+        for server in dying {
+            server.restart().await;
+        }
+        serve_again(&failing).await;
+    }
+}
+
+/// Watches and a list that nobody reads, over both versions of HTTP, while these servers are killed.
+async fn breaks_off(name: &str, way: &RunningGateway, dying: &[&Apiserver]) {
     let watch = Outgoing::new("GET", "/api/v1/podtemplates?watch=true");
     let list = Outgoing::new("GET", &maps("big"));
     let connection = way.multiplexed("admin").await;
@@ -307,26 +336,17 @@ async fn what_a_server_did_not_finish_breaks_off_for_its_client_too() {
         connection.open(&watch).await.unwrap().1,
         unread.open(&list).await.unwrap().1,
     ];
-    dying.kill();
+    for server in dying {
+        server.kill();
+    }
     for body in http2 {
         let ended = timeout(Duration::from_secs(10), body.collect()).await;
-        assert!(ended.unwrap().is_err(), "HTTP/2: a clean end");
+        assert!(ended.unwrap().is_err(), "{name}, HTTP/2: a clean end");
     }
     for body in http1 {
-        let mut lines = body.lines();
-        let ended = timeout(Duration::from_secs(10), async {
-            loop {
-                match lines.recv().await {
-                    Some(Ok(_)) => {}
-                    other => return other,
-                }
-            }
-        });
-        let ended = ended.await.unwrap();
-        assert!(matches!(ended, Some(Err(_))), "HTTP/1.1: a clean end");
+        let ended = timeout(Duration::from_secs(10), end(body)).await;
+        assert!(ended.unwrap().is_err(), "{name}, HTTP/1.1: a clean end");
     }
-    dying.restart().await;
-    serve_again(&failing).await;
 }
 
 /// Clients of a gateway that wait for something that takes longer than it goes on.
@@ -339,9 +359,9 @@ struct Waiting {
 }
 
 impl Waiting {
-    async fn on(way: &RunningGateway) -> Self {
+    async fn on(way: &RunningGateway, space: &str) -> Self {
         let client = way.client("admin");
-        let target = format!("{}?watch=true", maps("stop"));
+        let target = format!("{}?watch=true", maps(space));
         let (_, json) = client.open(&Outgoing::new("GET", &target)).await.unwrap();
         let connection = way.multiplexed("admin").await;
         let watch = Outgoing::get_as(&target, PROTOBUF);
@@ -376,20 +396,31 @@ impl Waiting {
     }
 }
 
+/// How long a gateway that stops goes on as if it did not.
+const DELAY: Duration = Duration::from_secs(3);
+
 /// hyperium/hyper#3615, kubernetes/kubernetes#88911: a gateway that is asked to stop says so first, and then loses nothing that anybody is waiting for.
 #[tokio::test]
 async fn a_gateway_stops_without_losing_anything() {
     let failing = FAILING.get().await;
     let _alone = failing.disturbed.lock().await;
     let (a, b) = (failing.plane.server("a"), failing.plane.server("b"));
-    let spec = Gateway::beside(a).peer(b);
-    let delay = Duration::from_secs(3);
-    let spec = spec.flags(&["--shutdown-delay-duration=3s", "--drain-timeout=6s"]);
-    let way = start(&failing.plane, spec).await;
-    namespace(a, "stop").await;
+    let ways = [
+        ("stop-sidecar", Gateway::beside(a).peer(b)),
+        ("stop-balancer", Gateway::balancing(&[a, b])),
+    ];
+    for (name, spec) in ways {
+        namespace(a, name).await;
+        let spec = spec.flags(&["--shutdown-delay-duration=3s", "--drain-timeout=6s"]);
+        let way = start(&failing.plane, spec).await;
+        stops_without_a_loss(name, a, way).await;
+    }
+}
 
-    let waiting = Waiting::on(&way).await;
-    a.create(&maps("stop"), &map("an-event", "")).await;
+/// The gateway is told to stop in [`DELAY`] and six seconds, with watches of that namespace.
+async fn stops_without_a_loss(space: &str, server: &Apiserver, way: RunningGateway) {
+    let waiting = Waiting::on(&way, space).await;
+    server.create(&maps(space), &map("an-event", "")).await;
 
     let load = Load::default();
     let get = |_| Outgoing::new("GET", "/api/v1/namespaces/default");
@@ -407,7 +438,7 @@ async fn a_gateway_stops_without_losing_anything() {
         assert_eq!(ready.status(), 500);
         assert_eq!(ready.head.header("connection"), Some("close"));
         // The delay is the subject: clients come for most of it, and are gone when it ends.
-        sleep((delay * 2 / 3).saturating_sub(clock.elapsed())).await;
+        sleep((DELAY * 2 / 3).saturating_sub(clock.elapsed())).await;
         load.over.store(true, Ordering::Relaxed);
         waiting.get_all(clock).await
     };
@@ -422,7 +453,7 @@ async fn a_gateway_stops_without_losing_anything() {
     load.is_without_failure();
     let answered = load.answered.load(Ordering::Relaxed);
     eprintln!(
-        "measured: {answered} requests while stopping, watches ended after {watches:?}, a tunnel after {tunnel:?}"
+        "measured: {space}: {answered} requests while stopping, watches ended after {watches:?}, a tunnel after {tunnel:?}"
     );
     assert!(status.success(), "{status}");
     assert!(

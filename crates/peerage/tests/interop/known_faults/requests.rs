@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::{FRONTS, Fronts, get, header, send};
 use crate::ours::start;
-use crate::versions::NEWER_ONLY;
+use crate::versions::{self, NEWER_ONLY};
 
 /// The answer without what differs from request to request.
 fn as_said(answer: &Answer) -> (u16, Option<String>, Option<String>, Vec<u8>) {
@@ -99,6 +99,30 @@ async fn refused_everywhere(fronts: &Fronts, status: u16, request: &Outgoing) {
         assert!(own.contains(&said(&answer)), "{what}");
         let id = header(&answer, "audit-id").unwrap();
         assert_eq!(times_audited(fronts, &id).await, 1, "{what}");
+    }
+}
+
+/// The same reports: with the rule for it, a kubelet is sent to no server that is older than itself.
+#[tokio::test]
+async fn a_kubelet_is_sent_to_no_server_that_is_older_than_itself() {
+    let fronts = FRONTS.get().await;
+    let _unchanged = fronts.served.read().await;
+    let newest = versions::minor(&versions::newer());
+    for (name, gateway) in fronts.more(&["--version-bound-clients=kubelet"]).await {
+        let services = |minor: u32| {
+            let agent = format!("kubelet/v1.{minor}.1 (linux/amd64) kubernetes/0123456");
+            Outgoing::new("GET", "/api/v1/services").header("User-Agent", &agent)
+        };
+        for user in ["admin", "alice"] {
+            let answer = send(&gateway, user, &services(newest)).await;
+            let id = header(&answer, "audit-id").unwrap();
+            let event = fronts.plane.server("newer").audited(&id).await;
+            assert_eq!(event["requestURI"], "/api/v1/services", "{name}, {user}");
+            assert_eq!(times_audited(&fronts, &id).await, 1, "{name}, {user}");
+        }
+        let answer = send(&gateway, "admin", &services(newest + 1)).await;
+        assert_eq!(answer.status(), 503, "{name}: {}", answer.in_words());
+        assert_eq!(answer.json()["reason"], "ServiceUnavailable", "{name}");
     }
 }
 
