@@ -39,7 +39,7 @@ use crate::RequestInfo;
 use crate::index::{Depth, Found, Target};
 use crate::view::{Peer, PeerEntry, PeerView, Standing};
 
-pub use explanation::Explanation;
+pub use explanation::{Explanation, QuestionError};
 pub use reason::{ForwardReason, LocalReason, UnknownReason, UnsureReason};
 use std::sync::Arc;
 

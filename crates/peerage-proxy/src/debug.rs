@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use peerage_core::shown::counted;
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -178,8 +179,8 @@ fn state(known: &Known) -> (&'static str, String) {
         Standing::Live if !known.answers => (
             "unreachable",
             format!(
-                "it is registered but {} attempts in a row to reach it failed",
-                known.peer.health.consecutive_failures()
+                "it is registered but {} in a row to reach it failed",
+                counted(known.peer.health.consecutive_failures(), "attempt")
             ),
         ),
         Standing::Live if !known.heard => (

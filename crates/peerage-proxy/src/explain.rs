@@ -1,59 +1,95 @@
 //! Who would answer a request, for whoever asks why one went where it went.
 //!
-//! The decision is `route`'s, as for requests; a front's own choice among those who can answer comes on top.
+//! The decision is `route`'s, as for requests; a front's own choice among those who can answer comes on top, and in its
+//! words: it serves nothing itself, so what it does not answer from memory is passed on.
 
 use std::sync::Arc;
 
-use http::HeaderMap;
-use peerage_core::route::explanation::question;
-use peerage_core::route::{Explanation, Route, Rules, route};
-use peerage_core::{Query, RequestInfo, RequestInfoError};
+use http::{HeaderMap, Method};
+use peerage_core::route::explanation::{Candidate, question};
+use peerage_core::route::{Explanation, QuestionError, Route, Rules, route};
+use peerage_core::{Query, RequestInfo};
 
-use crate::front::Client;
-use crate::shared::{Shared, Snapshot};
+use crate::PeerProxy;
+use crate::front::{Answers, Client, Front};
+use crate::peer::Peer;
+use crate::service;
 
 /// Answers `?explain=METHOD PATH`; none if the query does not ask.
 pub(crate) fn explain(
-    shared: &Shared,
+    proxy: &PeerProxy,
     query: &Query<'_>,
-) -> Result<Option<Explanation>, RequestInfoError> {
-    let Some((method, target)) = question(query) else {
+) -> Result<Option<Explanation>, QuestionError> {
+    let Some((method, target)) = question(query)? else {
         return Ok(None);
     };
     let info = RequestInfo::parse(method, target)?;
-    let snapshot = shared.snapshot.load();
-    let mut route = route(&info, &snapshot.view, &Rules::default());
-    let chosen = choose(shared, &snapshot, &info, &route);
-    if let (Route::Forward { candidates, .. }, Some(order)) = (&mut route, chosen) {
-        let place = |id: &str| order.iter().position(|it| **it == *id);
-        candidates.retain(|peer| place(&peer.id).is_some());
-        candidates.sort_by_key(|peer| place(&peer.id));
+    let snapshot = proxy.shared.snapshot.load();
+    let route = route(&info, &snapshot.view, &Rules::default());
+    let mut explanation = Explanation::of_route(method, target, &info, &route);
+    if let Some(front) = &proxy.shared.front {
+        let method = Method::try_from(method).unwrap_or_default();
+        let from_memory = proxy.answers(&method, &info) == Answers::FromMemory;
+        match &route {
+            Route::Local(_) if from_memory => {
+                let says = "answered by this gateway, of what the servers behind it serve";
+                says.clone_into(&mut explanation.explanation);
+            }
+            Route::Local(reason) => {
+                let behind = service::behind(&snapshot);
+                pass_on(&mut explanation, front, &info, behind, &reason.to_string());
+            }
+            Route::Forward { candidates, reason } => {
+                let known = candidates
+                    .iter()
+                    .filter_map(|it| snapshot.peers.get(&it.id));
+                let able = known.map(|it| it.peer.clone()).collect();
+                pass_on(&mut explanation, front, &info, able, &reason.to_string());
+            }
+            Route::Unknown(_) | Route::Unsure { .. } => {}
+        }
     }
-    let explanation = Explanation::of_route(method, target, &info, &route);
     Ok(Some(explanation))
 }
 
-/// The servers that a front would try, in order; none where it has no choice or cannot make it.
-fn choose(
-    shared: &Shared,
-    snapshot: &Snapshot,
+/// Says to which of these servers a front passes a request on: in the order in which it tries them, where it has a
+/// choice and can make it.
+fn pass_on(
+    explanation: &mut Explanation,
+    front: &Front,
     info: &RequestInfo<'_>,
-    route: &Route<'_>,
-) -> Option<Vec<Arc<str>>> {
-    let front = shared.front.as_ref()?;
-    let Route::Forward { candidates, .. } = route else {
-        return None;
-    };
-    let peers = candidates
-        .iter()
-        .filter_map(|it| snapshot.peers.get(&it.id));
-    let peers = peers.map(|known| (known.peer.health.rank(), known.peer.clone()));
+    able: Vec<Arc<Peer>>,
+    reason: &str,
+) {
     let nobody = Client::of(None, &HeaderMap::new(), None);
-    let ordered = front.order(info, &nobody, false, peers.collect()).ok()?;
-    Some(
-        ordered
-            .into_iter()
-            .map(|(_, peer)| peer.id.clone())
-            .collect(),
-    )
+    let ranked = able.iter().map(|peer| (peer.health.rank(), peer.clone()));
+    let ordered = front.order(info, &nobody, false, ranked.collect());
+    let order: Vec<Arc<Peer>> = match ordered {
+        Ok(ordered) => ordered.into_iter().map(|(_, peer)| peer).collect(),
+        Err(_) => able,
+    };
+    let address = |peer: &Arc<Peer>| peer.link().map(|link| link.address.to_string());
+    let candidate = |peer: &Arc<Peer>| Candidate {
+        id: peer.id.to_string(),
+        address: address(peer).unwrap_or_default(),
+    };
+    explanation.candidates = order.iter().map(candidate).collect();
+    let urls = explanation
+        .candidates
+        .iter()
+        .map(|it| match it.address.as_str() {
+            "" => it.id.clone(),
+            address => format!("https://{address}"),
+        });
+    let urls: Vec<String> = urls.collect();
+    (explanation.answer, explanation.explanation) = match urls.is_empty() {
+        true => (
+            "unsure".to_owned(),
+            "503: no server behind this gateway can be asked".to_owned(),
+        ),
+        false => (
+            "peer".to_owned(),
+            format!("passed on to {}: {reason}", urls.join(", else ")),
+        ),
+    };
 }

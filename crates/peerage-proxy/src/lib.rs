@@ -81,8 +81,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use peerage_core::route::Explanation;
-use peerage_core::{Query, RequestInfo, RequestInfoError};
+use peerage_core::route::{Explanation, QuestionError};
+use peerage_core::{Query, RequestInfo};
 use peerage_http::metrics::Registry;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
@@ -224,9 +224,9 @@ impl PeerProxy {
     /// it would try them, for a client that has not written lately.
     ///
     /// # Errors
-    /// [`RequestInfoError`] for a target that no server would understand.
-    pub fn explain(&self, query: &Query<'_>) -> Result<Option<Explanation>, RequestInfoError> {
-        explain::explain(&self.shared, query)
+    /// [`QuestionError`] for what is no request that a server would understand.
+    pub fn explain(&self, query: &Query<'_>) -> Result<Option<Explanation>, QuestionError> {
+        explain::explain(self, query)
     }
 
     /// Whether there is a peer that requests can be sent to now.

@@ -262,16 +262,7 @@ impl Service<Request> for Behind {
             return std::future::ready(Ok(response)).boxed();
         };
         let snapshot = self.shared.snapshot.load_full();
-        let there = |sane: bool| -> Vec<Arc<Peer>> {
-            let known = snapshot.peers.values();
-            let known = known.filter(|it| it.peer.link().is_some() && (it.heard || !sane));
-            known.map(|it| it.peer.clone()).collect()
-        };
-        // Whoever has never said anything sensible about itself answers only where there is nobody else.
-        let mut peers = there(true);
-        if peers.is_empty() {
-            peers = there(false);
-        }
+        let mut peers = behind(&snapshot);
         let call = Call {
             shared: self.shared.clone(),
             snapshot,
@@ -282,6 +273,20 @@ impl Service<Request> for Behind {
             peers.retain(|peer| peer.id == *beside);
         }
         call.forward(request, peers, Why::Behind).map(Ok).boxed()
+    }
+}
+
+/// The servers behind a front that a request goes to which any of them may answer. Whoever has never said anything
+/// sensible about itself answers only where there is nobody else.
+pub(crate) fn behind(snapshot: &Snapshot) -> Vec<Arc<Peer>> {
+    let there = |sane: bool| -> Vec<Arc<Peer>> {
+        let known = snapshot.peers.values();
+        let known = known.filter(|it| it.peer.link().is_some() && (it.heard || !sane));
+        known.map(|it| it.peer.clone()).collect()
+    };
+    match there(true) {
+        sane if sane.is_empty() => there(false),
+        sane => sane,
     }
 }
 

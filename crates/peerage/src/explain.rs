@@ -9,7 +9,9 @@ mod sources;
 use std::path::PathBuf;
 
 use clap::Args;
+use peerage_core::PeerView;
 use peerage_core::route::Explanation;
+use peerage_core::route::explanation::check_question;
 use serde::Serialize;
 
 use crate::exit::Failure;
@@ -35,12 +37,9 @@ Examples:
 /// The flags of `peerage explain`.
 #[derive(Debug, Clone, Args)]
 pub struct ExplainFlags {
-    /// The request's method
-    #[arg(value_name = "METHOD")]
-    pub method: String,
-    /// Its path, with the query if it has one
-    #[arg(value_name = "PATH")]
-    pub target: String,
+    /// The request's method, GET if it is left out, and its path, with the query if it has one
+    #[arg(value_name = "[METHOD] PATH", num_args = 1..=2, required = true)]
+    pub request: Vec<String>,
     /// Kubeconfig of the servers [default: ./kubeconfig, else ~/.kube/config]
     #[arg(
         long,
@@ -89,21 +88,17 @@ pub struct ExplainFlags {
 
 /// Runs `peerage explain`.
 pub fn run(flags: &ExplainFlags) -> Result<(), Failure> {
-    let method = flags.method.to_ascii_uppercase();
-    if !flags.target.starts_with('/') {
-        return Err(Failure::usage(format!(
-            "{:?} is not a path; write it like /apis/apps/v1/deployments",
-            flags.target
-        )));
-    }
-    let (explanation, asked) = match &flags.local {
+    let request = Request::of(&flags.request)?;
+    let (mut explanation, asked) = match &flags.local {
         Some(local) => {
             let view = sources::saved(local, &flags.peer)?;
-            let explanation = Explanation::of(&method, &flags.target, &view);
-            (explanation.map_err(Failure::usage)?, None)
+            (request.explained(&view)?, None)
         }
-        None => crate::runtime()?.block_on(running(flags, &method))?,
+        None => crate::runtime()?.block_on(running(flags, &request))?,
     };
+    if let Some(asked) = &asked {
+        asked.reword(&mut explanation);
+    }
     let note = asked.and_then(|it| it.note(&explanation));
     if flags.output == Output::Json {
         return print_json(&Shown { explanation, note });
@@ -113,6 +108,29 @@ pub fn run(flags: &ExplainFlags) -> Result<(), Failure> {
     }
     say!("{}", plain(&in_words(&explanation)));
     Ok(())
+}
+
+/// The request that is asked about.
+#[derive(Debug, PartialEq, Eq)]
+struct Request {
+    method: String,
+    target: String,
+}
+
+impl Request {
+    /// A path, or a method and a path.
+    fn of(words: &[String]) -> Result<Self, Failure> {
+        let (method, target) = match words {
+            [method, target] => (method.to_ascii_uppercase(), target.clone()),
+            words => ("GET".to_owned(), words.concat()),
+        };
+        check_question(&method, &target).map_err(Failure::usage)?;
+        Ok(Self { method, target })
+    }
+
+    fn explained(&self, view: &PeerView) -> Result<Explanation, Failure> {
+        Explanation::of(&self.method, &self.target, view).map_err(Failure::usage)
+    }
 }
 
 /// The answer as JSON.
@@ -129,11 +147,27 @@ struct Shown {
 struct Silent {
     /// Its context.
     name: String,
+    /// Its URL.
+    url: String,
     /// Whether it is a gateway, so that others answered for it.
     is_gateway: bool,
 }
 
 impl Silent {
+    /// A gateway answers nothing itself that its servers are asked for.
+    fn reword(&self, explanation: &mut Explanation) {
+        if !self.is_gateway || explanation.answer != "local" {
+            return;
+        }
+        let url = &self.url;
+        explanation.explanation = match explanation.request.resource.is_empty() {
+            true => format!(
+                "passed on by {url} to a server behind it: it is not a request for a resource"
+            ),
+            false => format!("passed on by {url} to a server behind it that serves it"),
+        };
+    }
+
     /// What an explanation that is not its own presumes of it.
     fn note(&self, explanation: &Explanation) -> Option<String> {
         let name = &self.name;
@@ -155,14 +189,13 @@ impl Silent {
 /// The explanation, and whom it is about if that server did not give it.
 async fn running(
     flags: &ExplainFlags,
-    method: &str,
+    request: &Request,
 ) -> Result<(Explanation, Option<Silent>), Failure> {
-    if let Some(explanation) = sources::ask(flags, method).await? {
+    if let Some(explanation) = sources::ask(flags, request).await? {
         return Ok((explanation, None));
     }
     let (view, asked) = sources::fetched(flags).await?;
-    let explanation = Explanation::of(method, &flags.target, &view).map_err(Failure::usage)?;
-    Ok((explanation, Some(asked)))
+    Ok((request.explained(&view)?, Some(asked)))
 }
 
 fn in_words(explanation: &Explanation) -> String {
@@ -200,7 +233,7 @@ fn in_words(explanation: &Explanation) -> String {
     }
     text.push_str(&format!("  is {}", explanation.explanation));
     for candidate in &explanation.candidates {
-        if !candidate.address.is_empty() {
+        if !candidate.address.is_empty() && candidate.address != candidate.id {
             text.push_str(&format!(
                 "\n    {} is at {}",
                 candidate.id, candidate.address
@@ -229,6 +262,38 @@ mod tests {
         let path = dir.join(name);
         std::fs::write(&path, text).unwrap();
         path.display().to_string()
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_with_how_to_write_one() {
+        let of = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|it| (*it).to_owned()).collect();
+            Request::of(&words).map_err(|failure| failure.to_string())
+        };
+        for (words, method, target) in [
+            (&["/api/v1/pods"][..], "GET", "/api/v1/pods"),
+            (&["get", "/healthz"], "GET", "/healthz"),
+            (&["PATCH", "/x?y=z"], "PATCH", "/x?y=z"),
+        ] {
+            let request = of(words).unwrap();
+            assert_eq!((&*request.method, &*request.target), (method, target));
+        }
+        for (words, says) in [
+            (
+                &["FOO"][..],
+                "\"FOO\" is not a path; write a path, such as /apis/",
+            ),
+            (&["GET"], "\"GET\" is not a path; "),
+            (&["GET", "pods"], "\"pods\" is not a path; "),
+            (&["FOO", "/x"], "\"FOO\" is no method; write one of GET, "),
+            (
+                &["list", "/api/v1/pods"],
+                "a list is a GET of the collection",
+            ),
+        ] {
+            let refused = of(words).unwrap_err();
+            assert!(refused.contains(says), "{words:?}: {refused}");
+        }
     }
 
     #[test]
@@ -280,18 +345,33 @@ mod tests {
         let view = sources::saved(&old, &[new]).unwrap();
         let silent = |is_gateway| Silent {
             name: "old".to_owned(),
+            url: "https://old:6443".to_owned(),
             is_gateway,
         };
-        for (target, is_gateway, says) in [
+        for (target, is_gateway, is, says) in [
             (
                 "/apis/new.example.com/v1/deployments",
                 false,
+                "sent to ",
                 Some("answers 404"),
             ),
-            ("/apis/apps/v1/deployments", false, None),
-            ("/apis/apps/v1/deployments", true, Some("old is a gateway")),
+            ("/apis/apps/v1/deployments", false, "answered here: ", None),
+            (
+                "/apis/apps/v1/deployments",
+                true,
+                "passed on by https://old:6443 to a server behind it that serves it",
+                Some("old is a gateway"),
+            ),
+            (
+                "/healthz",
+                true,
+                "passed on by https://old:6443 to a server behind it: it is not a request for a resource",
+                Some("old is a gateway"),
+            ),
         ] {
-            let explanation = Explanation::of("GET", target, &view).unwrap();
+            let mut explanation = Explanation::of("GET", target, &view).unwrap();
+            silent(is_gateway).reword(&mut explanation);
+            assert!(explanation.explanation.starts_with(is), "{explanation:?}");
             let note = silent(is_gateway).note(&explanation);
             assert_eq!(note.is_some(), says.is_some(), "{target}: {note:?}");
             assert!(note.unwrap_or_default().contains(says.unwrap_or_default()));

@@ -59,11 +59,61 @@ pub struct Candidate {
     pub address: String,
 }
 
+/// The methods that Kubernetes knows.
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
+/// Why a question is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QuestionError {
+    /// It is about no method of HTTP.
+    #[error(
+        "{method:?} is no method; write one of {}, where a list is a GET of the collection and a watch one with ?watch=true",
+        METHODS.join(", ")
+    )]
+    Method {
+        /// What was written.
+        method: String,
+    },
+    /// It is about no path.
+    #[error(
+        "{target:?} is not a path; write a path, such as /apis/apps/v1/deployments, or a method before it"
+    )]
+    Path {
+        /// What was written.
+        target: String,
+    },
+    /// No server would understand the target.
+    #[error(transparent)]
+    Target(#[from] RequestInfoError),
+}
+
+/// Whether this is a method and a target that can be asked about.
+///
+/// # Errors
+/// [`QuestionError`] with what to write instead.
+pub fn check_question(method: &str, target: &str) -> Result<(), QuestionError> {
+    if !target.starts_with('/') {
+        let target = target.to_owned();
+        return Err(QuestionError::Path { target });
+    }
+    if !METHODS.contains(&method) {
+        let method = method.to_owned();
+        return Err(QuestionError::Method { method });
+    }
+    Ok(())
+}
+
 /// What `?explain=METHOD PATH` asks about, or `?explain=PATH` for a GET; none if the query does not ask.
-#[must_use]
-pub fn question<'q>(query: &'q Query<'_>) -> Option<(&'q str, &'q str)> {
-    let question = query.first("explain")?;
-    Some(question.split_once(' ').unwrap_or(("GET", question)))
+///
+/// # Errors
+/// [`QuestionError`] for what is neither.
+pub fn question<'q>(query: &'q Query<'_>) -> Result<Option<(&'q str, &'q str)>, QuestionError> {
+    let Some(question) = query.first("explain") else {
+        return Ok(None);
+    };
+    let (method, target) = question.split_once(' ').unwrap_or(("GET", question));
+    check_question(method, target)?;
+    Ok(Some((method, target)))
 }
 
 impl Explanation {

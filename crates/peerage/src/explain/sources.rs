@@ -11,12 +11,12 @@ use peerage_core::view::{Documents, LocalApis, Millis, Peer, PeerState, Readines
 use peerage_proxy::headers;
 use serde::Deserialize;
 
-use super::{ExplainFlags, Silent};
+use super::{ExplainFlags, Request, Silent};
 use crate::client::{ApiClient, PATIENCE, chain};
 use crate::discovery;
 use crate::exit::{Failure, Kind};
 use crate::output::plain;
-use crate::pki::kubeconfig;
+use crate::pki::kubeconfig::{self, Connection};
 
 /// What a server answers to `GET /debug/peers?explain=`; other servers answer something else.
 #[derive(Deserialize)]
@@ -27,13 +27,13 @@ struct DebugAnswer {
 /// Asks the server or gateway itself; `None` when it does not know the question.
 pub(super) async fn ask(
     flags: &ExplainFlags,
-    method: &str,
+    request: &Request,
 ) -> Result<Option<Explanation>, Failure> {
     let client = match &flags.gateway {
         Some(url) => ApiClient::plain(url, PATIENCE).map_err(|e| Failure::usage(chain(&e)))?,
         None => client(flags, flags.context.as_deref())?,
     };
-    let question = encode(&format!("{method} {}", flags.target));
+    let question = encode(&format!("{} {}", request.method, request.target));
     let answer = client
         .get(&format!("/debug/peers?explain={question}"))
         .await;
@@ -54,7 +54,8 @@ pub(super) async fn ask(
 pub(super) async fn fetched(flags: &ExplainFlags) -> Result<(PeerView, Silent), Failure> {
     let contexts = kubeconfig::contexts(&flags.kubeconfig)?;
     let local_name = flags.context.clone().unwrap_or(contexts.current);
-    let local = client(flags, Some(&local_name))?;
+    let connection = kubeconfig::read(&flags.kubeconfig, Some(&local_name))?;
+    let local = client_of(&connection)?;
     let documents = documents(&local).await?;
     let is_gateway = self::is_gateway(&local).await;
     let names = match flags.peer_context.is_empty() {
@@ -79,6 +80,7 @@ pub(super) async fn fetched(flags: &ExplainFlags) -> Result<(PeerView, Silent), 
     }
     let asked = Silent {
         name: local_name,
+        url: connection.url,
         is_gateway,
     };
     Ok((view(documents, peers), asked))
@@ -101,7 +103,7 @@ async fn is_gateway(client: &ApiClient) -> bool {
 
 /// A view of saved documents.
 pub(super) fn saved(local: &str, peers: &[String]) -> Result<PeerView, Failure> {
-    let documents = read_files(local)?;
+    let documents = read_files("--local", local)?;
     let mut all = Vec::new();
     for (position, words) in peers.iter().enumerate() {
         let (name, files) = match words.split_once('=') {
@@ -109,7 +111,7 @@ pub(super) fn saved(local: &str, peers: &[String]) -> Result<PeerView, Failure> 
             None => (format!("peer-{}", position + 1), words.as_str()),
         };
         let peer = Peer::new(name, "");
-        all.push(Arc::new(live(peer, read_files(files)?)));
+        all.push(Arc::new(live(peer, read_files("--peer", files)?)));
     }
     Ok(view(documents, all))
 }
@@ -136,16 +138,16 @@ fn view(local: Documents, peers: Vec<Arc<Peer>>) -> PeerView {
 }
 
 /// One or two files, of `/apis` and of `/api` in any order.
-fn read_files(files: &str) -> Result<Documents, Failure> {
+fn read_files(flag: &str, files: &str) -> Result<Documents, Failure> {
     let mut groups = ApiGroupDiscoveryList::default();
     let mut core = ApiGroupDiscoveryList::default();
     for file in files.split(',') {
         let bytes = std::fs::read(Path::new(file))
-            .map_err(|e| Failure::unavailable(format!("cannot read {file}: {e}")))?;
+            .map_err(|e| Failure::unavailable(format!("{flag}: cannot read {file:?}: {e}")))?;
         match (read_core(&bytes), read_groups(&bytes)) {
             (Ok(document), _) => core = document,
             (_, Ok(document)) => groups = document,
-            (_, Err(e)) => return Err(Failure::usage(format!("{file}: {}", chain(&e)))),
+            (_, Err(e)) => return Err(Failure::usage(format!("{flag}: {file}: {}", chain(&e)))),
         }
     }
     Ok(Documents::new(groups, core))
@@ -158,8 +160,11 @@ async fn documents(client: &ApiClient) -> Result<Documents, Failure> {
 }
 
 fn client(flags: &ExplainFlags, context: Option<&str>) -> Result<ApiClient, Failure> {
-    let connection = kubeconfig::read(&flags.kubeconfig, context)?;
-    ApiClient::new(&connection, PATIENCE).map_err(|e| Failure::new(Kind::Unavailable, e))
+    client_of(&kubeconfig::read(&flags.kubeconfig, context)?)
+}
+
+fn client_of(connection: &Connection) -> Result<ApiClient, Failure> {
+    ApiClient::new(connection, PATIENCE).map_err(|e| Failure::new(Kind::Unavailable, e))
 }
 
 /// A query's value, with everything escaped that is not a letter, digit or one of `-._~` (RFC 3986 2.3).
