@@ -30,6 +30,7 @@ use crate::GatewayOptions;
 use crate::admin::Admin;
 use crate::chain::{Chain, Shared, Strangers};
 use crate::discovery_authorization::DiscoveryAuthorization;
+use crate::readiness;
 use crate::sources::Sources;
 
 /// How often certificate files are looked at.
@@ -100,6 +101,8 @@ pub async fn start(
     };
     let address = listener.local_addr().unwrap_or(options.bind);
     let start = Start::new(options, address, stop)?;
+    let own = admin.as_ref().and_then(|it| it.local_addr().ok());
+    info!(%address, admin = own.map(tracing::field::display), "listening");
     if let Some(admin) = admin {
         start.serve_admin(admin);
     }
@@ -196,7 +199,8 @@ impl Start {
         let serving = self.life.child_token();
         let server = self.serve(listener, serving.clone());
         let (proxy, life) = (self.proxy.clone(), self.life.clone());
-        tokio::spawn(say_when_ready(proxy, self.address, life));
+        let (address, stop) = (self.address, self.shared.stop.clone());
+        tokio::spawn(readiness::tell(proxy, address, stop, life));
         let lives = Lives {
             audit: self.options.audit,
             delay: self.options.shutdown_delay,
@@ -353,18 +357,6 @@ fn strangers(metrics: &Registry) -> Strangers {
     Strangers::new(refused)
 }
 
-/// Until then, or until the gateway ends: the proxy that is waited for lives on in this task.
-async fn say_when_ready(proxy: PeerProxy, address: SocketAddr, life: CancellationToken) {
-    let mut views = proxy.views();
-    while !proxy.view().synced() {
-        match life.run_until_cancelled(views.changed()).await {
-            Some(Ok(())) => {}
-            Some(Err(_)) | None => return,
-        }
-    }
-    info!(%address, "ready");
-}
-
 /// What ends in order.
 struct Lives {
     audit: AuditLog,
@@ -501,7 +493,8 @@ mod tests {
         assert!(!proxy.view().synced());
         assert_eq!(Unready::of(&life, &proxy), Some(Unready::Unheard));
         life.cancel();
-        let waiting = say_when_ready(proxy.clone(), address, life);
+        let stop = CancellationToken::new();
+        let waiting = readiness::tell(proxy.clone(), address, stop, life);
         let waited = tokio::time::timeout(Duration::ZERO, waiting).await;
         assert!(waited.is_ok(), "it holds the proxy for ever");
     }

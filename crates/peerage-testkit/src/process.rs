@@ -152,24 +152,37 @@ impl ServerProcess {
     }
 }
 
-/// A gateway in front of one server, as a balancer.
+/// A gateway as a balancer.
 pub struct GatewayProcess {
     /// The process.
     pub process: Daemon,
     /// Where it listens.
     pub address: SocketAddr,
+    /// Its own address.
+    pub admin: SocketAddr,
 }
 
 impl GatewayProcess {
     /// Starts `peerage gateway`; it is ready when this returns.
     pub async fn start(executable: &Path, pki: &Pki, before: SocketAddr) -> Self {
+        let servers = format!("--peer=https://{before}");
+        Self::until(executable, pki, servers, "ready").await
+    }
+
+    /// Starts `peerage gateway` over the servers that a flag names; it listens when this returns, also on an address of
+    /// its own.
+    pub async fn listening(executable: &Path, pki: &Pki, servers: String) -> Self {
+        Self::until(executable, pki, servers, "listening").await
+    }
+
+    async fn until(executable: &Path, pki: &Pki, servers: String, logged: &'static str) -> Self {
         let file = |flag: &str, name: &str| format!("--{flag}={}", pki.file(name).display());
         let args = vec![
             "gateway".to_owned(),
             "--bind-address=127.0.0.1".to_owned(),
             "--secure-port=0".to_owned(),
-            "--admin-bind-address=".to_owned(),
-            format!("--peer=https://{before}"),
+            "--admin-bind-address=127.0.0.1:0".to_owned(),
+            servers,
             file("tls-cert-file", "server.crt"),
             file("tls-private-key-file", "server.key"),
             file("client-ca-file", "ca.crt"),
@@ -177,9 +190,11 @@ impl GatewayProcess {
             file("proxy-client-cert-file", "front-proxy-client.crt"),
             file("proxy-client-key-file", "front-proxy-client.key"),
         ];
-        let (process, entry) = start("gateway", executable, pki.directory(), args, "ready").await;
+        let (process, entry) = start("gateway", executable, pki.directory(), args, logged).await;
+        let listening = process.logged("listening").unwrap();
         Self {
             address: entry["address"].as_str().unwrap().parse().unwrap(),
+            admin: listening["admin"].as_str().unwrap().parse().unwrap(),
             process,
         }
     }

@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::uri::Authority;
+use peerage_core::shown::counted;
 use peerage_proxy::{MAX_PEERS, PeerRecord};
 
 use super::{Finding, Found};
@@ -39,8 +40,8 @@ pub(super) fn combine<'a>(
             kind: "too_many",
             servers: left_out.iter().take(10).map(ToString::to_string).collect(),
             message: format!(
-                "{} servers are left out, because there are more than {MAX_PEERS}; some source lists what is no control plane",
-                left_out.len()
+                "left out, because there are more than {MAX_PEERS}: {}; some source lists what is no control plane",
+                counted(left_out.len(), "server")
             ),
         });
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::uri::Authority;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_saphyr::Spanned;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::timeout;
 
@@ -26,7 +27,7 @@ const MOST_BYTES: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum EntryError {
     /// It is no URL of a server.
-    #[error("{0:?} is no server; write https://HOST:PORT")]
+    #[error("url: {0:?} is no server; write https://HOST:PORT")]
     Url(String),
     /// It is not what an entry looks like.
     #[error("it is not {{url: …, zone: …, id: …}}: {0}")]
@@ -81,8 +82,9 @@ pub(super) async fn follow(path: PathBuf, mut publisher: Publisher) {
             Ok(text) if before.as_ref() == Some(&text) => publisher.confirmed(),
             Ok(text) => match parse(&path, &text) {
                 Ok(list) => {
-                    for (entry, why) in &list.bad {
-                        publisher.skipped(entry, &why.to_string());
+                    for bad in &list.bad {
+                        let why = format!("{}, {}: {}", path.display(), bad.place, bad.why);
+                        publisher.skipped(&bad.entry, &why);
                     }
                     publisher.found(list.servers, list.bad.len());
                     before = Some(text);
@@ -119,7 +121,17 @@ async fn read(path: &Path) -> Result<String, FileError> {
 #[derive(Debug, Default, PartialEq)]
 struct List {
     servers: Vec<Found>,
-    bad: Vec<(String, EntryError)>,
+    bad: Vec<Bad>,
+}
+
+/// An entry that is of no use.
+#[derive(Debug, PartialEq)]
+struct Bad {
+    /// As it is written.
+    entry: String,
+    /// Line and column.
+    place: String,
+    why: EntryError,
 }
 
 fn parse(path: &Path, text: &str) -> Result<List, FileError> {
@@ -127,7 +139,7 @@ fn parse(path: &Path, text: &str) -> Result<List, FileError> {
     if text.trim().is_empty() {
         return Err(FileError::Empty(path));
     }
-    let entries: Vec<Value> = match serde_saphyr::from_str(text) {
+    let entries: Vec<Spanned<Value>> = match serde_saphyr::from_str(text) {
         Ok(entries) => entries,
         Err(error) => {
             let problem = in_one_line(&error.without_snippet().to_string());
@@ -135,11 +147,18 @@ fn parse(path: &Path, text: &str) -> Result<List, FileError> {
         }
     };
     let mut list = List::default();
-    for value in entries {
+    for Spanned {
+        value, referenced, ..
+    } in entries
+    {
         let shown = value.to_string();
         match entry(value) {
             Ok(found) => list.servers.push(found),
-            Err(why) => list.bad.push((shown, why)),
+            Err(why) => list.bad.push(Bad {
+                entry: shown,
+                place: format!("line {}, column {}", referenced.line(), referenced.column()),
+                why,
+            }),
         }
     }
     Ok(list)
@@ -239,9 +258,16 @@ mod tests {
         ];
         assert_eq!(shown, expected);
         assert_eq!(list.bad.len(), 3);
-        let why = list.bad[2].1.to_string();
+        let why = list.bad[2].why.to_string();
         assert!(why.contains("expected a mapping of url"), "{why}");
-        assert_eq!(list.bad[0].1, EntryError::Url("nonsense".to_owned()));
+        assert_eq!(list.bad[0].why, EntryError::Url("nonsense".to_owned()));
+        let why = list.bad[1].why.to_string();
+        assert!(why.contains("unknown field `urll`"), "{why}");
+        let places: Vec<&str> = list.bad.iter().map(|it| &*it.place).collect();
+        assert_eq!(
+            places,
+            ["line 4, column 3", "line 5, column 3", "line 6, column 3"]
+        );
         let json = r#"[{"url": "https://10.0.0.1:6443"}]"#;
         assert_eq!(parse(Path::new("f"), json).unwrap().servers.len(), 1);
         assert_eq!(parse(Path::new("f"), "[]").unwrap(), List::default());
@@ -275,6 +301,8 @@ mod tests {
             let error = parse(Path::new("f"), text).unwrap_err();
             assert_eq!(error.reason(), reason, "{text:?}: {error}");
             assert_eq!(error.to_string().lines().count(), 1, "{error}");
+            let has_place = error.to_string().contains("line 1");
+            assert!(has_place || reason == "empty", "{error}");
         }
     }
 }

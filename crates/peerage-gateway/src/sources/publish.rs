@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use peerage_core::shown::counted;
 use peerage_http::metrics::Registry;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
@@ -128,7 +129,8 @@ impl Publisher {
         self.state.send_modify(|state| {
             let (source, count) = (self.name, servers.len());
             if state.heard.is_none() {
-                tracing::info!(source, "this source names {count} servers");
+                let servers = counted(count, "server");
+                tracing::info!(source, "this source names {servers}");
             } else if state.servers.len() != count {
                 tracing::info!(
                     source,
