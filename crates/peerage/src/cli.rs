@@ -81,6 +81,8 @@ pub struct Typed {
     pub unneeded: Vec<&'static Unneeded>,
     /// What is in force for a server, and where it came from.
     pub settings: Option<Settings>,
+    /// What of it is from a file.
+    pub file: FromFile,
 }
 
 /// Reads the command line.
@@ -104,10 +106,8 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Typed, ParseErr
         unneeded = words.unneeded;
         from_file = words.file;
     }
-    let matches = command
-        .clone()
-        .try_get_matches_from(args)
-        .map_err(ParseError::Clap)?;
+    let matches = command.clone().try_get_matches_from(args);
+    let matches = matches.map_err(|error| in_file(error, &from_file))?;
     let settings = server.and_then(|(name, _)| {
         let matches = matches.subcommand_matches(name)?;
         let command = command.find_subcommand(name)?;
@@ -118,7 +118,22 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Typed, ParseErr
         command: cli.command,
         unneeded,
         settings,
+        file: from_file,
     })
+}
+
+/// A mistake with where it is, if it is in a file.
+fn in_file(error: clap::Error, file: &FromFile) -> ParseError {
+    let text = error.to_string();
+    // What follows is how to use flags, with the names of others.
+    let says = text.split("\n\n").next().unwrap_or_default();
+    match file.places(says) {
+        places if places.is_empty() => ParseError::Clap(error),
+        places => {
+            let says = says.trim_start_matches("error: ").replace('\n', " ");
+            ParseError::Failure(Failure::usage(says + &places))
+        }
+    }
 }
 
 /// Whether the word after this flag is its value; `None` for a flag that the command does not have.
@@ -151,7 +166,10 @@ pub fn run(typed: Typed) -> Result<u8, Failure> {
         Command::Diff(flags) => return diff::run(&flags),
         Command::Pki(command) => pki::run(&command),
     };
-    done.map(|()| 0)
+    done.map(|()| 0).map_err(|failure| {
+        let places = typed.file.places(&failure.to_string());
+        failure.with(&places)
+    })
 }
 
 #[cfg(test)]

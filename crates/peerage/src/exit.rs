@@ -89,6 +89,15 @@ impl Failure {
         self
     }
 
+    /// The same failure with more words behind its own.
+    #[must_use]
+    pub fn with(self, more: &str) -> Self {
+        match more {
+            "" => self,
+            more => Self::new(self.kind, anyhow::anyhow!("{self}{more}")),
+        }
+    }
+
     /// The kind of this failure.
     pub fn kind(&self) -> Kind {
         self.kind

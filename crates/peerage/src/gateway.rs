@@ -69,9 +69,11 @@ pub fn run(flags: GatewayFlags, in_force: Option<Settings>) -> Result<(), Failur
 /// Shows all settings; if they do not fit together or name files that are of no use, says why as well.
 fn print_config(flags: &GatewayFlags, in_force: Option<Settings>) -> Result<(), Failure> {
     let settings = GatewaySettings::new(flags);
-    let derived = settings.as_ref().map(GatewaySettings::derived);
-    if let Some(in_force) = in_force {
-        let in_force = in_force.with_derived(&derived.unwrap_or_default());
+    if let Some(mut in_force) = in_force {
+        if let Ok(settings) = &settings {
+            in_force = in_force.with_derived(&settings.derived());
+            in_force = in_force.with_values(&settings.servers());
+        }
         say!("{}", in_force.yaml()?.trim_end());
     }
     run::read_certificates(&settings?)

@@ -6,7 +6,7 @@
 //! Invariant: no secret is printed. Flags name files with secrets and hold none; what looks like one all the same (a
 //! password in a URL, a flag called so) is left out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
@@ -17,6 +17,7 @@ use serde::ser::{SerializeMap, Serializer};
 use serde_json::Value;
 
 use crate::exit::Failure;
+use crate::yaml::Place;
 
 /// Instead of a secret.
 const HIDDEN: &str = "(hidden)";
@@ -28,8 +29,28 @@ const NOT_SETTINGS: [&str; 4] = ["help", "version", "config", "print-config"];
 pub struct FromFile {
     /// The file.
     pub path: Option<PathBuf>,
-    /// The flags that it gave and that the command line did not.
-    pub flags: BTreeSet<String>,
+    /// The flags that it gave and that the command line did not, and where in it.
+    pub flags: BTreeMap<String, Place>,
+}
+
+impl FromFile {
+    /// Where the flags that a message names are in the file, to be put behind it; empty if none of them is.
+    pub fn places(&self, message: &str) -> String {
+        let names = |flag: &str| {
+            let flag = format!("--{flag}");
+            let mut found = message.match_indices(&flag);
+            let goes_on = |c: char| c == '-' || c.is_ascii_alphanumeric();
+            found.any(|(at, _)| !message[at + flag.len()..].starts_with(goes_on))
+        };
+        let named = self.flags.iter().filter(|(flag, _)| names(flag));
+        let file = self
+            .path
+            .as_deref()
+            .unwrap_or("the file".as_ref())
+            .display();
+        let places = named.map(|(flag, place)| format!(" ({flag} is in {file}, {place})"));
+        places.collect()
+    }
 }
 
 /// One setting.
@@ -75,6 +96,22 @@ impl Settings {
         self
     }
 
+    /// Writes values out that were given, as they are in force: flag, values. Where they came from stays.
+    #[must_use]
+    pub fn with_values(mut self, values: &[(&str, Vec<String>)]) -> Self {
+        for (flag, values) in values {
+            let setting = self.0.iter_mut().find(|it| it.flag == *flag);
+            if let Some(setting) = setting.filter(|it| !it.value.is_null()) {
+                setting.value = match (&setting.value, values.as_slice()) {
+                    (Value::Array(_), values) => values.into(),
+                    (_, [value]) => value.as_str().into(),
+                    (_, _) => continue,
+                };
+            }
+        }
+        self
+    }
+
     /// As YAML, for standard output.
     pub fn yaml(&self) -> Result<String, Failure> {
         serde_saphyr::to_string(self)
@@ -109,7 +146,7 @@ fn setting(arg: &Arg, matches: &ArgMatches, file: &FromFile) -> Setting {
         _ => Value::Array(values),
     };
     let from = match matches.value_source(id) {
-        Some(ValueSource::CommandLine) if file.flags.contains(&flag) => {
+        Some(ValueSource::CommandLine) if file.flags.contains_key(&flag) => {
             let path = file.path.as_deref().unwrap_or("the file".as_ref());
             format!("{}, key {flag}", path.display())
         }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::apiserver::gates;
 use crate::exit::{Failure, Kind};
+use crate::yaml::Place;
 
 /// Why settings are refused.
 #[derive(Debug, thiserror::Error)]
@@ -26,11 +27,17 @@ pub enum SettingsError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The configuration file has an unknown key.
-    #[error("--config: no flag is named {name:?}; `--help` lists them")]
-    UnknownKey {
+    /// A key of the configuration file is not what it should be.
+    #[error("{}, {place}, key {key}: {problem}", path.display())]
+    ConfigKey {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        place: Place,
         /// The key.
-        name: String,
+        key: String,
+        /// What is wrong with it.
+        problem: String,
     },
     /// A flag that kube-apiserver has and that cannot be left out silently.
     #[error("--{name} is not there: {instead}")]

@@ -88,6 +88,79 @@ fn a_context_that_a_kubeconfig_lacks_is_a_mistake_of_the_command_line() {
 }
 
 #[test]
+fn an_empty_kubeconfig_variable_is_as_good_as_none() {
+    let home = tempfile::tempdir().unwrap();
+    let (kube, here) = (home.path().join(".kube"), home.path().join("here"));
+    for directory in [&kube, &here] {
+        std::fs::create_dir(directory).unwrap();
+    }
+    let file = "current-context: mine\ncontexts:\n- {name: mine, context: {cluster: c, user: u}}\n";
+    std::fs::write(kube.join("config"), file).unwrap();
+    let asked = |value: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_peerage"));
+        command.args(["explain", "/x", "--context=nope"]);
+        command.current_dir(&here).env("HOME", home.path());
+        match value {
+            Some(value) => command.env("KUBECONFIG", value),
+            None => command.env_remove("KUBECONFIG"),
+        };
+        text(&command.output().unwrap().stderr).to_owned()
+    };
+    let unset = asked(None);
+    assert!(
+        unset.contains("no context \"nope\"; it has mine"),
+        "{unset}"
+    );
+    assert_eq!(asked(Some("")), unset);
+    assert_eq!(asked(Some(":")), unset);
+}
+
+#[test]
+fn half_a_pair_is_refused_by_the_names_of_both_flags() {
+    for (given, missing) in [
+        ("tls-cert-file", "tls-private-key-file"),
+        ("tls-private-key-file", "tls-cert-file"),
+        ("proxy-client-cert-file", "proxy-client-key-file"),
+        ("proxy-client-key-file", "proxy-client-cert-file"),
+    ] {
+        let flag = format!("--{given}=x");
+        let rest = match given.starts_with("tls") {
+            true => vec![],
+            false => vec![
+                "--tls-cert-file=x",
+                "--tls-private-key-file=x",
+                "--peer-ca-file=x",
+            ],
+        };
+        let words = [&["gateway", "--peer=https://10.0.0.1:1", &flag][..], &rest].concat();
+        let output = peerage(&words);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(
+            error.contains(&format!(
+                "--{given} needs --{missing}: give both or neither"
+            )),
+            "{error}"
+        );
+    }
+    for (words, says) in [
+        (
+            &["apiserver", "--feature-gates=A"][..],
+            "--feature-gates: \"A\" is not NAME=true",
+        ),
+        (&["apiserver", "--runtime-config=a"], "--runtime-config: "),
+        (
+            &["explain", "/x", "--local=/none"],
+            "--local: cannot read \"/none\"",
+        ),
+    ] {
+        let output = peerage(words);
+        let error = text(&output.stderr);
+        assert!(error.contains(says), "{words:?}: {error}");
+    }
+}
+
+#[test]
 fn help_lists_the_exit_codes() {
     let output = peerage(&["--help"]);
     let help = text(&output.stdout);

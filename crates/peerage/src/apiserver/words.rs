@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::unneeded::{self, Unneeded};
 use crate::print_config::FromFile;
 use crate::settings_error::SettingsError;
+use crate::yaml::{self, Place};
 
 /// What the words came to.
 #[derive(Debug, Default)]
@@ -49,54 +50,115 @@ pub fn read(
     unknown: Unknown,
     takes_value: impl Fn(&str) -> Option<bool>,
 ) -> Result<Words, SettingsError> {
-    let lenient = unknown == Unknown::AsKubeApiserver;
-    let refusal = |name: &str| unneeded::refusal(name).filter(|_| lenient);
-    let unneeded = |name: &str| unneeded::find(name).filter(|_| lenient);
-    let typed: Vec<_> = typed.into_iter().map(canonical).collect();
-    let path = config_file(&typed);
-    let file = match &path {
-        Some(path) => read_config_file(path)?,
-        None => Vec::new(),
+    let flags = Flags {
+        lenient: unknown == Unknown::AsKubeApiserver,
+        takes_value,
     };
-    let on_command_line: BTreeSet<&str> = typed.iter().filter_map(flag_name).collect();
+    let typed: Vec<_> = typed.into_iter().map(canonical).collect();
     let mut words = Words::default();
-    words.file.path = path;
-    for (name, value) in &file {
-        if let Some(instead) = refusal(name) {
-            let name = name.clone();
-            return Err(SettingsError::Refused { name, instead });
-        }
-        if unneeded(name).is_none() && takes_value(name).is_none() {
-            return Err(SettingsError::UnknownKey { name: name.clone() });
-        }
-        if !on_command_line.contains(name.as_str()) {
-            words.file.flags.insert(name.clone());
-            words.push_flag(unneeded(name), vec![format!("--{name}={value}").into()]);
-        }
-    }
-    let mut typed = typed.into_iter().peekable();
-    while let Some(word) = typed.next() {
-        let Some(name) = flag_name(&word).map(str::to_owned) else {
-            words.args.push(word);
-            continue;
-        };
-        if let Some(instead) = refusal(&name) {
-            return Err(SettingsError::Refused { name, instead });
-        }
-        let wants_next = match unneeded(&name) {
-            Some(flag) => flag.takes_value,
-            None => takes_value(&name).unwrap_or(false),
-        };
-        let mut group = vec![word];
-        if wants_next && !has_value(&group[0]) {
-            group.extend(typed.next());
-        }
-        words.push_flag(unneeded(&name), group);
-    }
+    words.take_file(&flags, &typed)?;
+    words.take_typed(&flags, typed)?;
     Ok(words)
 }
 
+/// What is known of flags.
+struct Flags<F> {
+    /// Whether those of kube-apiserver that are not needed are accepted.
+    lenient: bool,
+    /// Of each flag known to clap, whether the next word is its value.
+    takes_value: F,
+}
+
+impl<F: Fn(&str) -> Option<bool>> Flags<F> {
+    fn unneeded(&self, name: &str) -> Option<&'static Unneeded> {
+        unneeded::find(name).filter(|_| self.lenient)
+    }
+
+    fn is_known(&self, name: &str) -> bool {
+        self.unneeded(name).is_some() || (self.takes_value)(name).is_some()
+    }
+
+    fn wants_next(&self, name: &str) -> bool {
+        match self.unneeded(name) {
+            Some(flag) => flag.takes_value,
+            None => (self.takes_value)(name).unwrap_or(false),
+        }
+    }
+
+    /// Refuses a flag that cannot be left out silently.
+    fn accept(&self, name: &str) -> Result<(), SettingsError> {
+        match unneeded::refusal(name).filter(|_| self.lenient) {
+            None => Ok(()),
+            Some(instead) => Err(SettingsError::Refused {
+                name: name.to_owned(),
+                instead,
+            }),
+        }
+    }
+}
+
 impl Words {
+    /// Takes what the file that was named has and the command line has not.
+    fn take_file(
+        &mut self,
+        flags: &Flags<impl Fn(&str) -> Option<bool>>,
+        typed: &[OsString],
+    ) -> Result<(), SettingsError> {
+        let Some(path) = config_file(typed) else {
+            return Ok(());
+        };
+        let on_command_line: BTreeSet<&str> = typed.iter().filter_map(flag_name).collect();
+        for Key {
+            name,
+            place,
+            values,
+        } in read_config_file(&path)?
+        {
+            let wrong = |problem: String| SettingsError::ConfigKey {
+                path: path.clone(),
+                place,
+                key: name.clone(),
+                problem,
+            };
+            flags.accept(&name).map_err(|e| wrong(e.to_string()))?;
+            if !flags.is_known(&name) {
+                let problem = "no flag has that name; `--help` lists them";
+                return Err(wrong(problem.to_owned()));
+            }
+            if on_command_line.contains(name.as_str()) {
+                continue;
+            }
+            for value in values {
+                let word = format!("--{name}={value}").into();
+                self.push_flag(flags.unneeded(&name), vec![word]);
+            }
+            self.file.flags.insert(name, place);
+        }
+        self.file.path = Some(path);
+        Ok(())
+    }
+
+    fn take_typed(
+        &mut self,
+        flags: &Flags<impl Fn(&str) -> Option<bool>>,
+        typed: Vec<OsString>,
+    ) -> Result<(), SettingsError> {
+        let mut typed = typed.into_iter();
+        while let Some(word) = typed.next() {
+            let Some(name) = flag_name(&word).map(str::to_owned) else {
+                self.args.push(word);
+                continue;
+            };
+            flags.accept(&name)?;
+            let mut group = vec![word];
+            if flags.wants_next(&name) && !has_value(&group[0]) {
+                group.extend(typed.next());
+            }
+            self.push_flag(flags.unneeded(&name), group);
+        }
+        Ok(())
+    }
+
     fn push_flag(&mut self, unneeded: Option<&'static Unneeded>, words: Vec<OsString>) {
         match unneeded {
             None => self.args.extend(words),
@@ -148,42 +210,51 @@ fn config_file(typed: &[OsString]) -> Option<PathBuf> {
     }
 }
 
+/// A key of the file.
+struct Key {
+    /// The flag's name.
+    name: String,
+    place: Place,
+    values: Vec<String>,
+}
+
 /// Flags of a YAML file, in order of name. A list is the flag repeated, a map is `key=value` repeated.
-fn read_config_file(path: &PathBuf) -> Result<Vec<(String, String)>, SettingsError> {
+fn read_config_file(path: &PathBuf) -> Result<Vec<Key>, SettingsError> {
     let text = std::fs::read_to_string(path).map_err(|source| SettingsError::ReadFile {
         flag: "--config",
         path: path.clone(),
         source,
     })?;
-    let wrong = |problem: String| SettingsError::ConfigFile {
-        path: path.clone(),
-        problem,
-    };
-    let document: Value = crate::yaml::read(&text).map_err(wrong)?;
-    let entries = match document {
-        Value::Object(entries) => entries,
-        Value::Null => return Ok(Vec::new()),
-        _ => {
-            return Err(wrong(
-                "it has to be a map of flag names and values".to_owned(),
-            ));
-        }
-    };
-    let mut flags = Vec::new();
-    for (key, value) in entries {
+    // A file that is empty, or all comments, gives nothing.
+    let document: Option<yaml::Entries> =
+        yaml::read(&text).map_err(|problem| SettingsError::ConfigFile {
+            path: path.clone(),
+            problem: format!("{problem}; it has to be a map of flag names and values"),
+        })?;
+    let mut keys = Vec::new();
+    for (key, place, value) in document.unwrap_or_default().0 {
         let word = canonical(format!("--{}", key.trim_start_matches("--")).into());
         let name = flag_name(&word).unwrap_or(&key).to_owned();
+        let wrong = |problem: &str| SettingsError::ConfigKey {
+            path: path.clone(),
+            place,
+            key: key.clone(),
+            problem: problem.to_owned(),
+        };
         if name == CONFIG {
-            return Err(wrong("a file cannot name another one".to_owned()));
+            return Err(wrong("a file cannot name another one"));
         }
         let values = values_of(&value).ok_or_else(|| {
-            wrong(format!(
-                "{key}: write a text, a number, true or false, a list or a map of these"
-            ))
+            wrong("write a text, a number, true or false, a list or a map of these")
         })?;
-        flags.extend(values.into_iter().map(|value| (name.clone(), value)));
+        keys.push(Key {
+            name,
+            place,
+            values,
+        });
     }
-    Ok(flags)
+    keys.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(keys)
 }
 
 fn values_of(value: &Value) -> Option<Vec<String>> {
@@ -304,14 +375,29 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_an_unknown_name_or_shape_is_refused() {
+    fn a_file_with_an_unknown_name_or_shape_is_refused_with_the_place() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("c.yaml");
         for (text, expected) in [
-            ("secure-prot: 1", "secure-prot"),
+            (
+                "secure-port: 1\nsecure-prot: 1",
+                ", line 2, column 1, key secure-prot: no flag has that name",
+            ),
             ("[1]", "map of flag names"),
-            ("secure-port: {a: [1]}", "secure-port"),
-            ("config: x", "another"),
+            ("- a: 1", "line 1, column 1"),
+            ("a: 1\n b: [", "line 2, column"),
+            (
+                "\nsecure-port: {a: [1]}",
+                ", line 2, column 1, key secure-port: write a text",
+            ),
+            (
+                "config: x",
+                ", line 1, column 1, key config: a file cannot name another",
+            ),
+            (
+                "secure-port: 1\nauthorization-config: x",
+                ", line 2, column 1, key authorization-config: --authorization-config is not there",
+            ),
         ] {
             std::fs::write(&path, text).unwrap();
             let typed = vec![format!("--config={}", path.display()).into()];
@@ -319,6 +405,10 @@ mod tests {
                 .unwrap_err()
                 .to_string();
             assert!(message.contains(expected), "{text}: {message}");
+            assert!(
+                message.starts_with(&path.display().to_string()),
+                "{message}"
+            );
         }
     }
 }

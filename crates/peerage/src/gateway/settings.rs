@@ -25,6 +25,19 @@ pub struct ServerAddress {
     pub id: Option<String>,
 }
 
+impl ServerAddress {
+    /// As it is written, with the port in force.
+    fn in_full(&self) -> String {
+        let mut text = format!("https://{}", self.authority);
+        for (name, value) in [("zone", &self.zone), ("id", &self.id)] {
+            if let Some(value) = value {
+                text.push_str(&format!(";{name}={value}"));
+            }
+        }
+        text
+    }
+}
+
 /// One gateway.
 #[derive(Debug, Clone)]
 pub struct GatewaySettings {
@@ -114,7 +127,7 @@ impl GatewaySettings {
             pair: serving_pair(flags)?,
             writes,
             warnings: warnings(flags),
-            notes: notes(servers.upstream.is_some(), writes),
+            notes: notes(&servers, writes),
             upstream: servers.upstream,
             peers: servers.peers,
             peers_file: flags.peers_file.clone(),
@@ -154,6 +167,13 @@ impl GatewaySettings {
             None => "default of a balancer",
         };
         vec![("writes", writes, why)]
+    }
+
+    /// The servers that flags name, with the ports in force: flag, values.
+    pub fn servers(&self) -> [(&'static str, Vec<String>); 2] {
+        let upstream = self.upstream.iter().map(ServerAddress::in_full);
+        let peers = self.peers.iter().map(ServerAddress::in_full);
+        [("upstream", upstream.collect()), ("peer", peers.collect())]
     }
 
     /// Each file that was named has to be there.
@@ -305,11 +325,15 @@ fn warnings(flags: &GatewayFlags) -> Vec<String> {
     warnings
 }
 
-fn notes(beside: bool, writes: WritesFlag) -> Vec<String> {
-    let kind = if beside {
-        "beside one server"
-    } else {
-        "as a balancer"
+fn notes(servers: &Servers, writes: WritesFlag) -> Vec<String> {
+    let kind = match &servers.upstream {
+        Some(upstream) => format!("beside {}", upstream.in_full()),
+        None => "as a balancer".to_owned(),
+    };
+    let peers: Vec<String> = servers.peers.iter().map(ServerAddress::in_full).collect();
+    let named = match peers.is_empty() {
+        true => String::new(),
+        false => format!("; other servers that flags name: {}", peers.join(", ")),
     };
     let consequence = match writes {
         WritesFlag::Newest => {
@@ -321,5 +345,5 @@ fn notes(beside: bool, writes: WritesFlag) -> Vec<String> {
              the object that only a newer one knows"
         }
     };
-    vec![format!("running {kind}"), consequence.to_owned()]
+    vec![format!("running {kind}{named}"), consequence.to_owned()]
 }

@@ -101,6 +101,79 @@ fn what_is_derived_is_shown_with_the_reason() {
 }
 
 #[test]
+fn the_port_in_force_is_shown_where_a_url_leaves_it_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut words = needed(directory.path());
+    let servers = [
+        "--upstream=https://127.0.10.1",
+        "--peer=https://10.0.0.2;zone=a;id=b",
+        "--peer=https://[fd00::1]/",
+    ];
+    words.extend(servers.map(str::to_owned));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (flags, shown) = parse(&words);
+    let settings = GatewaySettings::new(&flags).unwrap();
+    let shown = shown.with_values(&settings.servers());
+    let shown = shown.by_flag();
+    assert_eq!(shown["upstream"].value, "https://127.0.10.1:443");
+    assert_eq!(shown["upstream"].from, "command line");
+    let peers = ["https://10.0.0.2:443;zone=a;id=b", "https://[fd00::1]:443"];
+    assert_eq!(shown["peer"].value, serde_json::json!(peers));
+    assert_eq!(
+        settings.notes[0],
+        format!(
+            "running beside https://127.0.10.1:443; other servers that flags name: {}",
+            peers.join(", ")
+        )
+    );
+}
+
+#[test]
+fn a_mistake_in_a_file_is_told_with_its_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let needed = needed(directory.path());
+    for (text, says) in [
+        (
+            "zone: a\nsecure-port: many\n",
+            "(secure-port is in F, line 2, column 1)",
+        ),
+        (
+            "\n\npeer: ['https://a', foo]\n",
+            "(peer is in F, line 3, column 1)",
+        ),
+        (
+            "peer-hold: forever\n",
+            "(peer-hold is in F, line 1, column 1)",
+        ),
+        (
+            "peer: 'https://a'\nclient-ca-file: /none\n",
+            "(client-ca-file is in F, line 2, column 1)",
+        ),
+        (
+            "peer: 'https://a'\nupstraem: 'https://a'\n",
+            "F, line 2, column 1, key upstraem: no flag",
+        ),
+    ] {
+        let config = file(directory.path(), "gateway.yaml", text);
+        let words = [
+            "peerage".to_owned(),
+            "gateway".to_owned(),
+            format!("--config={config}"),
+        ];
+        let words = words.into_iter().chain(needed.iter().cloned());
+        let failure = match cli::parse(words.map(OsString::from)) {
+            Ok(typed) => cli::run(typed).unwrap_err(),
+            Err(cli::ParseError::Failure(failure)) => failure,
+            Err(cli::ParseError::Clap(error)) => panic!("{text}: {error}"),
+        };
+        let told = failure.to_string();
+        let says = says.replace('F', &config);
+        assert!(told.contains(&says), "{text}: {told}");
+        assert!(!told.contains('\n'), "{told}");
+    }
+}
+
+#[test]
 fn servers_may_come_from_anywhere_and_from_somewhere_they_must() {
     let directory = tempfile::tempdir().unwrap();
     let list = file(directory.path(), "peers.yaml", "[]");

@@ -356,14 +356,19 @@ pub fn default_file() -> PathBuf {
     }
 }
 
-/// Reads `KUBECONFIG`, which may name several files: the first one that is there.
+/// Reads `KUBECONFIG`, which may name several files: the first one that is there. Empty names count for nothing, as in
+/// kubectl, and where there are only such it is as if it were not set.
 ///
 /// # Errors
 /// Never; the signature is that of a flag's reader.
 pub fn first_file(text: &str) -> Result<PathBuf, std::convert::Infallible> {
-    let files: Vec<PathBuf> = std::env::split_paths(text).collect();
+    let named = std::env::split_paths(text).filter(|it| !it.as_os_str().is_empty());
+    let files: Vec<PathBuf> = named.collect();
     let there = files.iter().find(|it| it.is_file());
-    Ok(there.or(files.first()).cloned().unwrap_or_default())
+    Ok(there
+        .or(files.first())
+        .cloned()
+        .unwrap_or_else(default_file))
 }
 
 #[derive(Serialize, Deserialize)]

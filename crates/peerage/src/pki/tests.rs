@@ -333,4 +333,9 @@ fn of_several_kubeconfigs_the_first_that_is_there_counts() {
     assert_eq!(kubeconfig::first_file(&list), Ok(there));
     assert_eq!(kubeconfig::first_file("/a:/b"), Ok("/a".into()));
     assert_eq!(kubeconfig::first_file("/a"), Ok("/a".into()));
+    assert_eq!(kubeconfig::first_file(":/a:"), Ok("/a".into()));
+    for empty in ["", ":", "::"] {
+        let default = kubeconfig::default_file();
+        assert_eq!(kubeconfig::first_file(empty), Ok(default), "{empty:?}");
+    }
 }
