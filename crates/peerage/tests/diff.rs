@@ -126,6 +126,59 @@ fn trouble_has_an_exit_code_of_its_own() {
     }
 }
 
+#[test]
+fn a_word_that_is_a_file_and_something_else_is_refused_with_how_to_write_either() {
+    let temp = tempfile::tempdir().unwrap();
+    for name in ["a", "1.37", "empty"] {
+        std::fs::create_dir(temp.path().join(name)).unwrap();
+    }
+    std::fs::write(temp.path().join("b"), "{}").unwrap();
+    let contexts = "contexts:\n- {name: a, context: {cluster: c, user: u}}\n- {name: b, context: {cluster: c, user: u}}\n";
+    std::fs::write(temp.path().join("kubeconfig"), contexts).unwrap();
+    for (word, says) in [
+        (
+            "a",
+            "a is a directory here and a context of the kubeconfig: write ./a for the one or context:a for",
+        ),
+        (
+            "b",
+            "b is a file here and a context of the kubeconfig: write ./b ",
+        ),
+        (
+            "1.37",
+            "1.37 is a directory here and a Kubernetes version: write ./1.37 for the one or v1.37 for",
+        ),
+        (
+            "./1.37",
+            "./1.37 is a directory here, and there is no discovery document in it, in .json files; ",
+        ),
+        (
+            "empty",
+            "empty is a directory here, and there is no discovery document in it, in .json files; ",
+        ),
+        (
+            "./b",
+            "./b is a file here, and there is no discovery document in it; ",
+        ),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_peerage"))
+            .args(["diff", word, "1.36"])
+            .current_dir(temp.path())
+            .env_remove("KUBECONFIG")
+            .output()
+            .unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{word}: {error}");
+        assert!(error.contains(says), "{word}: {error}");
+    }
+    let version = Command::new(env!("CARGO_BIN_EXE_peerage"))
+        .args(["diff", "v1.37", "1.36"])
+        .current_dir(temp.path())
+        .output()
+        .unwrap();
+    assert_eq!(version.status.code(), Some(1), "{}", text(&version.stderr));
+}
+
 fn write(directory: &Path, name: &str, bytes: &[u8]) {
     std::fs::create_dir_all(directory).unwrap();
     std::fs::write(directory.join(name), bytes).unwrap();

@@ -24,16 +24,41 @@ pub(super) async fn side(flags: &DiffFlags, word: &str) -> Result<Inventory, Fai
         .trim_start_matches('v')
         .split('.')
         .all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));
-    if looks_like_release && !Path::new(word).exists() {
-        return catalogue(flags, word.trim_start_matches('v'));
+    let is_context = targets::is_context(&flags.servers, word);
+    let is_there = Path::new(word).exists();
+    if is_there && !word.contains('/') && (looks_like_release || is_context) {
+        return Err(several(word, looks_like_release));
     }
-    if Path::new(word).exists() || word.contains(',') {
+    if is_there || word.contains(',') {
         return saved(word);
     }
-    if targets::is_context(&flags.servers, word) {
+    if looks_like_release {
+        return catalogue(flags, word.trim_start_matches('v'));
+    }
+    if is_context {
         return server(flags, targets::of_context(&flags.servers, word)?).await;
     }
     Err(targets::bare_address(word).unwrap_or_else(|| nothing(word)))
+}
+
+/// For a word that is a file's name and something else.
+fn several(word: &str, is_release: bool) -> Failure {
+    let (other, written) = match (is_release, word.strip_prefix('v')) {
+        (true, Some(bare)) => ("a Kubernetes version", bare.to_owned()),
+        (true, None) => ("a Kubernetes version", format!("v{word}")),
+        (false, _) => ("a context of the kubeconfig", format!("context:{word}")),
+    };
+    let what = what_is_there(word);
+    Failure::usage(format!(
+        "{word} is {what} here and {other}: write ./{word} for the one or {written} for the other"
+    ))
+}
+
+fn what_is_there(word: &str) -> &'static str {
+    match Path::new(word).is_dir() {
+        true => "a directory",
+        false => "a file",
+    }
 }
 
 /// For a word that is nothing.
@@ -111,8 +136,14 @@ fn saved(word: &str) -> Result<Inventory, Failure> {
             .map_err(|problem| Failure::usage(format!("{}: {problem}", file.display())))?;
     }
     if saved.apis.is_none() && saved.core.is_none() {
+        let json = match Path::new(word).is_dir() {
+            true => ", in .json files",
+            false => "",
+        };
         return Err(Failure::usage(format!(
-            "{word}: no discovery document in it, and no Kubernetes version of that name (there are {})",
+            "{word} is {} here, and there is no discovery document in it{json}; a server is written https://HOST:PORT or \
+             context:NAME, a Kubernetes version is one of {}",
+            what_is_there(word),
             peerage_catalogue::versions().join(", ")
         )));
     }
