@@ -170,7 +170,8 @@ fn targets(flags: &CheckFlags) -> Result<(Vec<Target>, Vec<Unusable>), Failure> 
     }
     let words = flags.server.iter();
     let named = words.map(|word| targets::named(&flags.servers, word));
-    Ok((named.collect::<Result<_, _>>()?, Vec::new()))
+    let named: Vec<Target> = named.collect::<Result<_, _>>()?;
+    Ok((targets::each_once(named), Vec::new()))
 }
 
 /// How wide and high the terminal is; a page where there is none.

@@ -1,6 +1,6 @@
 //! What commands print: JSON for programs, tables in kubectl's manner for people.
 
-pub use peerage_core::shown::{one_line, plain};
+pub use peerage_core::shown::{counted, one_line, plain};
 use serde::Serialize;
 
 use crate::exit::Failure;

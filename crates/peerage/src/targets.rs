@@ -59,9 +59,38 @@ pub struct Target {
     pub name: String,
     /// How to reach it.
     pub connection: Connection,
+    /// Other contexts that lead there as well, with credentials that are not used.
+    pub also: Vec<String>,
 }
 
 impl Target {
+    fn new(name: impl Into<String>, connection: Connection) -> Self {
+        Self {
+            name: name.into(),
+            connection,
+            also: Vec::new(),
+        }
+    }
+
+    /// Whether it is the same server: its URL, and by what it is told from another one that answers there.
+    fn is_same(&self, other: &Self) -> bool {
+        let server = |it: &Self| {
+            let Connection {
+                url,
+                authority,
+                server_name,
+                ..
+            } = &it.connection;
+            let authority = authority.as_deref().map(|it| it.trim().to_owned());
+            (
+                url.trim_end_matches('/').to_owned(),
+                authority,
+                server_name.clone(),
+            )
+        };
+        server(self) == server(other)
+    }
+
     /// A client of it, which waits that long.
     pub fn client(&self, wait: Duration) -> Result<ApiClient, Failure> {
         ApiClient::new(&self.connection, wait).map_err(|e| Failure::new(Kind::Unavailable, e))
@@ -117,10 +146,8 @@ pub fn bare_address(word: &str) -> Option<Failure> {
 
 /// The server of a context.
 pub fn of_context(flags: &ServerFlags, name: &str) -> Result<Target, Failure> {
-    Ok(Target {
-        name: name.to_owned(),
-        connection: kubeconfig::read(&flags.kubeconfig, Some(name))?,
-    })
+    let connection = kubeconfig::read(&flags.kubeconfig, Some(name))?;
+    Ok(Target::new(name, connection))
 }
 
 /// A context that cannot be used, and why.
@@ -132,15 +159,27 @@ pub struct Unusable {
     pub why: String,
 }
 
-/// All contexts' servers, each once: of contexts that lead to the same server with the same credentials the first. Those
-/// that cannot be used, as with a user who runs a program, do not keep the others from it; only if none can they do.
+/// Each server once, as it is named first: as whom it is asked is decided by that.
+pub fn each_once(targets: impl IntoIterator<Item = Target>) -> Vec<Target> {
+    let mut servers: Vec<Target> = Vec::new();
+    for target in targets {
+        match servers.iter_mut().find(|it| it.is_same(&target)) {
+            Some(known) if known.name == target.name => {}
+            Some(known) => known.also.push(target.name),
+            None => servers.push(target),
+        }
+    }
+    servers
+}
+
+/// All contexts' servers, each once. Those contexts that cannot be used, as with a user who runs a program, do not keep
+/// the others from it; only if none can they do.
 pub fn of_all_contexts(flags: &ServerFlags) -> Result<(Vec<Target>, Vec<Unusable>), Failure> {
     let mut targets: Vec<Target> = Vec::new();
     let mut unusable = Vec::new();
     let mut first = None;
     for name in kubeconfig::contexts(&flags.kubeconfig)?.names {
         match of_context(flags, &name) {
-            Ok(target) if targets.iter().any(|it| it.connection == target.connection) => {}
             Ok(target) => targets.push(target),
             Err(failure) => {
                 let why = failure.to_string();
@@ -151,7 +190,7 @@ pub fn of_all_contexts(flags: &ServerFlags) -> Result<(Vec<Target>, Vec<Unusable
     }
     match first {
         Some(failure) if targets.is_empty() => Err(failure),
-        _ => Ok((targets, unusable)),
+        _ => Ok((each_once(targets), unusable)),
     }
 }
 
@@ -175,18 +214,16 @@ fn of_url(flags: &ServerFlags, url: &str) -> Result<Target, Failure> {
     let optional = |file: &Option<PathBuf>| file.as_deref().map(read).transpose();
     let token = optional(&flags.token_file)?.map(|text| text.trim().to_owned());
     let url = url.trim_end_matches('/');
-    Ok(Target {
-        name: url.trim_start_matches("https://").to_owned(),
-        connection: Connection {
-            url: url.to_owned(),
-            server_name: flags.tls_server_name.clone(),
-            authority,
-            certificate: optional(&flags.client_certificate)?
-                .or_else(|| inherited?.certificate.clone()),
-            key: optional(&flags.client_key)?.or_else(|| inherited?.key.clone()),
-            token: token.or_else(|| inherited?.token.clone()),
-        },
-    })
+    let connection = Connection {
+        url: url.to_owned(),
+        server_name: flags.tls_server_name.clone(),
+        authority,
+        certificate: optional(&flags.client_certificate)?
+            .or_else(|| inherited?.certificate.clone()),
+        key: optional(&flags.client_key)?.or_else(|| inherited?.key.clone()),
+        token: token.or_else(|| inherited?.token.clone()),
+    };
+    Ok(Target::new(url.trim_start_matches("https://"), connection))
 }
 
 fn read(file: &Path) -> Result<String, Failure> {
@@ -205,11 +242,13 @@ contexts:
 - {name: old, context: {cluster: old, user: admin}}
 - {name: again, context: {cluster: old, user: admin}}
 - {name: new, context: {cluster: new, user: admin}}
+- {name: as-bob, context: {cluster: old, user: bob}}
 clusters:
 - {name: old, cluster: {server: 'https://10.0.0.1:6443', certificate-authority-data: Y2E=}}
 - {name: new, cluster: {server: 'https://10.0.0.2:6443', certificate-authority-data: Y2E=}}
 users:
 - {name: admin, user: {token: abc}}
+- {name: bob, user: {token: bobs}}
 ";
 
     fn flags(directory: &Path) -> ServerFlags {
@@ -228,6 +267,30 @@ users:
         let names: Vec<_> = all.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["old", "new"]);
         assert_eq!(unusable, []);
+        // Whoever comes first is who asks, and the others are named.
+        assert_eq!(all[0].also, ["again", "as-bob"]);
+        assert_eq!(all[0].connection.token.as_deref(), Some("abc"));
+        assert_eq!(all[1].also, [""; 0]);
+    }
+
+    #[test]
+    fn a_url_with_another_authority_or_name_is_another_server() {
+        let temp = tempfile::tempdir().unwrap();
+        let flags = flags(temp.path());
+        let old = of_context(&flags, "old").unwrap();
+        let of = |change: fn(&mut Connection)| {
+            let mut other = old.clone();
+            other.name = "other".to_owned();
+            change(&mut other.connection);
+            each_once([old.clone(), other]).len()
+        };
+        assert_eq!(of(|it| it.url.push('/')), 1);
+        assert_eq!(of(|it| it.token = None), 1);
+        assert_eq!(of(|it| it.url = "https://10.0.0.3:6443".to_owned()), 2);
+        assert_eq!(of(|it| it.authority = Some("another".to_owned())), 2);
+        assert_eq!(of(|it| it.server_name = Some("another".to_owned())), 2);
+        let twice = each_once([old.clone(), old.clone()]);
+        assert_eq!((twice.len(), twice[0].also.len()), (1, 0));
     }
 
     #[test]
@@ -246,6 +309,7 @@ users:
         assert_eq!(unusable[0].name, "cloud");
 
         let none = with_cloud.replace("user: admin", "user: cloud");
+        let none = none.replace("user: bob", "user: cloud");
         std::fs::write(&flags.kubeconfig, none).unwrap();
         let failure = of_all_contexts(&flags).unwrap_err();
         assert_eq!(failure.to_string(), unusable[0].why);

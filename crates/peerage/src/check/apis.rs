@@ -14,6 +14,7 @@ use super::rights;
 use super::world::{Got, Problem, Server, World, good};
 use crate::diff::compare::api_version;
 use crate::discovery::{Form, form};
+use crate::output::counted;
 
 const DISCOVERY: &str = "discovery";
 const DIFFERENT: &str = "only-some-serve";
@@ -152,8 +153,8 @@ fn judge_own(server: &Server) -> Item {
             stale.map(|it| api_version(group.name(), &it.version))
         })
         .collect();
-    let count = apis([&shown.core, &shown.apis]).len();
-    let says = format!("{count} resources of its own, as {}", shown.form.in_words());
+    let count = counted(apis([&shown.core, &shown.apis]).len(), "resource");
+    let says = format!("{count} of its own, as {}", shown.form.in_words());
     if stale.is_empty() {
         return Item::pass(DISCOVERY, name, says);
     }
@@ -249,7 +250,7 @@ fn judge_merged(server: &Server, all: &Apis) -> Item {
     Item::pass(
         MERGED,
         name,
-        format!("it shows all {} resources", all.len()),
+        format!("it shows all {}", counted(all.len(), "resource")),
     )
 }
 

@@ -9,6 +9,7 @@ use super::handshake::{self, Wrong};
 use super::report::Item;
 use super::rights;
 use super::world::{Problem, Server, World, good};
+use crate::output::counted;
 use crate::pki::Facts;
 use crate::pki::inspect::signed_by;
 
@@ -74,8 +75,9 @@ fn serving(server: &Server, now: Timestamp) -> Option<Item> {
     let facts = facts(&seen.certificates)?;
     let left = facts.days_left(now);
     let says = format!(
-        "of {}, for {own_name} and {PEER_NAME}, {left} days left",
-        facts.issuer
+        "of {}, for {own_name} and {PEER_NAME}, {} left",
+        facts.issuer,
+        counted(left, "day")
     );
     Some(match left < SOON {
         true => Item::warn(SERVING, &server.name, says).fix(
@@ -97,45 +99,51 @@ pub(super) fn wrong(
     chain: &[CertificateDer<'static>],
     name: &str,
 ) -> Item {
-    let facts = facts(chain);
+    let says = what_is_wrong(error, facts(chain).as_ref(), name);
+    Item::fail(check, subject, says).fix(how_to_mend(error, name))
+}
+
+fn what_is_wrong(error: &Wrong, facts: Option<&Facts>, name: &str) -> String {
     let day = |time: Option<Timestamp>| {
         time.map_or_else(String::new, |it| it.strftime(" %Y-%m-%d").to_string())
     };
-    let names = facts.as_ref().map(|it| it.alt_names.join(", "));
-    let issuer = facts.as_ref().map(|it| it.issuer.clone());
-    let ends = day(facts.as_ref().map(|it| it.not_after));
-    let begins = day(facts.as_ref().map(|it| it.not_before));
-    let renew = "renew it: `kubeadm certs renew apiserver`, or `peerage pki renew`";
-    let (says, fix) = match error {
-        Wrong::Expired => (format!("it ended{ends}"), renew.to_owned()),
-        Wrong::NotYet => (
-            format!("it is valid only from{begins}"),
-            "set the clocks right (NTP), or make it anew".to_owned(),
+    match error {
+        Wrong::Expired => format!("it ended{}", day(facts.map(|it| it.not_after))),
+        Wrong::NotYet => format!(
+            "it is valid only from{}",
+            day(facts.map(|it| it.not_before))
         ),
-        Wrong::Issuer => (
+        Wrong::Issuer => format!(
+            "signed by {:?}, which is none of the authorities that clients and peers believe",
+            facts.map(|it| it.issuer.as_str()).unwrap_or_default()
+        ),
+        Wrong::Usage => "its usages do not allow a server to show it".to_owned(),
+        Wrong::Name => {
+            let names = facts.map(|it| it.alt_names.join(", "));
             format!(
-                "signed by {:?}, which is none of the authorities that clients and peers believe",
-                issuer.unwrap_or_default()
-            ),
-            "sign it with the cluster's authority, or add its authority to --peer-ca-file and to clients' bundles"
-                .to_owned(),
-        ),
-        Wrong::Usage => (
-            "its usages do not allow a server to show it".to_owned(),
-            "make it anew with the extended key usage serverAuth".to_owned(),
-        ),
-        Wrong::Name => (
-            format!("{name} is not among its names: {}", names.unwrap_or_default()),
-            match name == PEER_NAME {
-                true => format!(
-                    "make it anew with {PEER_NAME} among its names, which peers ask for whatever the address"
-                ),
-                false => format!("make it anew with {name}, or give --tls-server-name"),
-            },
-        ),
-        Wrong::Other(text) => (text.clone(), renew.to_owned()),
-    };
-    Item::fail(check, subject, says).fix(fix)
+                "{name} is not among its names: {}",
+                names.unwrap_or_default()
+            )
+        }
+        Wrong::Other(text) => text.clone(),
+    }
+}
+
+fn how_to_mend(error: &Wrong, name: &str) -> String {
+    match error {
+        Wrong::Expired | Wrong::Other(_) => {
+            "renew it: `kubeadm certs renew apiserver`, or `peerage pki renew`".to_owned()
+        }
+        Wrong::NotYet => "set the clocks right (NTP), or make it anew".to_owned(),
+        Wrong::Issuer => {
+            "sign it with the cluster's authority, or add its authority to --peer-ca-file and to clients' bundles".to_owned()
+        }
+        Wrong::Usage => "make it anew with the extended key usage serverAuth".to_owned(),
+        Wrong::Name if name == PEER_NAME => {
+            format!("make it anew with {PEER_NAME} among its names, which peers ask for whatever the address")
+        }
+        Wrong::Name => format!("make it anew with {name}, or give --tls-server-name"),
+    }
 }
 
 /// How long the certificates of a PEM text are valid.
@@ -155,10 +163,14 @@ fn dates(check: &'static str, pem: &str, soon: i64, now: Timestamp) -> Vec<Item>
             let left = facts.days_left(now);
             let subject = &facts.common_name;
             if left < 0 {
-                return Item::fail(check, subject, format!("it ended {} days ago", -left))
-                    .fix("renew it");
+                return Item::fail(
+                    check,
+                    subject,
+                    format!("it ended {} ago", counted(-left, "day")),
+                )
+                .fix("renew it");
             }
-            let says = format!("{left} days left");
+            let says = format!("{} left", counted(left, "day"));
             if left < soon {
                 return Item::warn(check, subject, says).fix("renew it before it ends");
             }
@@ -245,10 +257,14 @@ fn pair(certificate: &str, authority: &str, allowed: &[String], now: Timestamp) 
     }
     let left = facts.days_left(now);
     if left < 0 {
-        return Item::fail(FRONT_PROXY, name, format!("it ended {} days ago", -left))
-            .fix("renew it: `kubeadm certs renew front-proxy-client`, or `peerage pki renew`");
+        return Item::fail(
+            FRONT_PROXY,
+            name,
+            format!("it ended {} ago", counted(-left, "day")),
+        )
+        .fix("renew it: `kubeadm certs renew front-proxy-client`, or `peerage pki renew`");
     }
-    let says = format!("allowed, {left} days left");
+    let says = format!("allowed, {} left", counted(left, "day"));
     match left < SOON {
         true => Item::warn(FRONT_PROXY, name, says)
             .fix("renew it: `kubeadm certs renew front-proxy-client`, or `peerage pki renew`"),

@@ -268,50 +268,62 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
 /// Judges the flags of one kube-apiserver.
 pub(super) fn judge_line(line: &CommandLine) -> Item {
     let subject = &line.origin;
-    let mut fixes = Vec::new();
-    let mut says = Vec::new();
+    let (mut says, fixes): (Vec<String>, Vec<String>) = lacking(line).into_iter().unzip();
+    let ignored = ignored(line);
+    says.extend(ignored.as_ref().map(|flags| {
+        format!("{flags} do nothing in Kubernetes 1.35 to 1.37: peers are told --advertise-address and --secure-port")
+    }));
+    let says = says.join("; ");
+    match (fixes.is_empty(), ignored) {
+        (false, _) => Item::fail(CHECK, subject, says).fix(format!(
+            "{} (`peerage check --print kubeadm` writes it)",
+            fixes.join(" ")
+        )),
+        (true, Some(flags)) => Item::warn(CHECK, subject, says).fix(format!(
+            "remove {flags}, and make --advertise-address reachable for the other servers"
+        )),
+        (true, None) => Item::pass(CHECK, subject, "all that the proxy needs are there"),
+    }
+}
+
+/// What the proxy needs and the server was not given, each with what to do about it.
+fn lacking(line: &CommandLine) -> Vec<(String, String)> {
+    let mut lacking = Vec::new();
     if line.lacks_identity() {
-        says.push(format!("the gate {IDENTITY} is off, so it has no identity"));
-        fixes.push(format!("remove {IDENTITY}=false from --feature-gates"));
+        lacking.push((
+            format!("the gate {IDENTITY} is off, so it has no identity"),
+            format!("remove {IDENTITY}=false from --feature-gates"),
+        ));
     }
     if line.lacks_gate() {
-        says.push(format!("the gate {GATE} is off"));
-        fixes.push(format!("--feature-gates={GATE}=true"));
+        lacking.push((
+            format!("the gate {GATE} is off"),
+            format!("--feature-gates={GATE}=true"),
+        ));
     }
-    for needed in line.missing() {
+    lacking.extend(line.missing().into_iter().map(|needed| {
         let how = match line.last(needed.flag) {
             None => "no",
             Some(_) => "no value after",
         };
-        says.push(format!("{how} --{}: {}", needed.flag, needed.without));
-        fixes.push(format!("--{}={}", needed.flag, needed.value));
-    }
-    let ignored: Vec<_> = ["peer-advertise-ip", "peer-advertise-port"]
-        .into_iter()
-        .filter(|flag| line.value(flag).is_some())
-        .map(|flag| format!("--{flag}"))
-        .collect();
+        (
+            format!("{how} --{}: {}", needed.flag, needed.without),
+            format!("--{}={}", needed.flag, needed.value),
+        )
+    }));
+    lacking
+}
+
+/// The flags that were given and do nothing.
+fn ignored(line: &CommandLine) -> Option<String> {
     let ignores = line
         .release
         .is_none_or(|release| IGNORES_ADVERTISE.contains(&release));
-    if !ignored.is_empty() && ignores {
-        let ignored = ignored.join(" and ");
-        says.push(format!(
-            "{ignored} do nothing in Kubernetes 1.35 to 1.37: peers are told --advertise-address and --secure-port"
-        ));
-        if fixes.is_empty() {
-            return Item::warn(CHECK, subject, says.join("; ")).fix(format!(
-                "remove {ignored}, and make --advertise-address reachable for the other servers"
-            ));
-        }
-    }
-    if fixes.is_empty() {
-        return Item::pass(CHECK, subject, "all that the proxy needs are there");
-    }
-    Item::fail(CHECK, subject, says.join("; ")).fix(format!(
-        "{} (`peerage check --print kubeadm` writes it)",
-        fixes.join(" ")
-    ))
+    let given = ["peer-advertise-ip", "peer-advertise-port"]
+        .into_iter()
+        .filter(|flag| ignores && line.value(flag).is_some());
+    let given: Vec<String> = given.map(|flag| format!("--{flag}")).collect();
+    (!given.is_empty()).then(|| given.join(" and "))
 }
 
 #[cfg(test)]

@@ -15,11 +15,12 @@ use peerage_proxy::record::registered::LEASES;
 use peerage_proxy::{PEER_ACCEPT, peer_user};
 
 use super::apis::{self, Differing};
+use super::counters::Counted;
 use super::handshake::{self, HandshakeError};
 use super::records;
 use super::world::{
     Ahead, Answers, Asked, CommandLine, Gateway, Got, Port, Problem, ReadThrough, Server, Shown,
-    World, good,
+    World, good, is_gateway,
 };
 use crate::client::{ApiClient, MERGED, chain};
 use crate::discovery::{self, DiscoveryError};
@@ -101,6 +102,7 @@ pub(super) async fn gather(plan: &Plan) -> World {
         asked,
         read,
         left_out,
+        before: Counted::default(),
     }
 }
 
@@ -144,8 +146,18 @@ fn left_out(leases: &Got, pods: &Got, differing: &[Differing]) -> Vec<String> {
     left_out
 }
 
-/// The identity Leases and the kube-apiservers' pods alone.
-pub(super) async fn of_cluster(plan: &Plan) -> (Got, Got) {
+/// What is printed from.
+pub(super) struct Cluster {
+    /// The identity Leases.
+    pub(super) leases: Got,
+    /// The pods of kube-apiservers.
+    pub(super) pods: Got,
+    /// The addresses of those asked that are gateways and no servers.
+    pub(super) gateways: Vec<String>,
+}
+
+/// The identity Leases, the kube-apiservers' pods, and who of those asked is a gateway, alone.
+pub(super) async fn of_cluster(plan: &Plan) -> Cluster {
     let clients: Vec<Option<ApiClient>> = plan
         .targets
         .iter()
@@ -153,7 +165,17 @@ pub(super) async fn of_cluster(plan: &Plan) -> (Got, Got) {
         .collect();
     let one = |path| shared(&clients, path, plan.wait);
     let leases = format!("{LEASES}&limit=500");
-    futures::future::join(one(&leases), one(PODS)).await
+    let versions = through_all(&clients, "/version", plan.wait);
+    let (leases, pods, versions) = join3(one(&leases), one(PODS), versions).await;
+    let asked = plan.targets.iter().zip(versions);
+    let gateways = asked.filter(|(_, version)| is_gateway(version));
+    Cluster {
+        leases,
+        pods,
+        gateways: gateways
+            .map(|(target, _)| address(&target.connection.url))
+            .collect(),
+    }
 }
 
 async fn get(client: &ApiClient, path: &str, accept: &str, wait: Duration) -> Got {
@@ -182,6 +204,7 @@ async fn server(target: &Target, plan: &Plan) -> Server {
     let connection = &target.connection;
     let mut server = Server {
         name: target.name.clone(),
+        also: target.also.clone(),
         connection: connection.clone(),
         address: address(&connection.url),
         handshake: Err(HandshakeError::Timeout(plan.wait)),

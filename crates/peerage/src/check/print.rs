@@ -19,6 +19,7 @@ use super::report::some;
 use super::rights;
 use super::world::{CommandLine, good};
 use crate::exit::Failure;
+use crate::output::one_line;
 
 /// What to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -57,6 +58,8 @@ struct Facts {
     unread: Vec<String>,
     /// Which of the addresses are those of servers as they were named here.
     as_named: Vec<String>,
+    /// Addresses that were named here and are gateways': nobody's peer.
+    gateways: Vec<String>,
 }
 
 /// What is written where something is not known. No address, image or range can be that, so it is refused where it was
@@ -64,14 +67,16 @@ struct Facts {
 const PLACEHOLDER: &str = "<REPLACE-ME>";
 
 impl Facts {
-    /// The addresses of Leases, and where one has none, those of the servers as they were named.
+    /// The addresses of Leases, and where one has none, those of the servers as they were named, without gateways.
     fn take_addresses(&mut self, leases: &[Lease], named: impl Iterator<Item = String>) {
         let told = |it: &Lease| it.address.clone().filter(|it| records::is_socket(it));
         self.addresses = leases.iter().filter_map(told).collect();
         if !leases.is_empty() && self.addresses.len() == leases.len() {
             return;
         }
-        for address in named.filter(|it| records::is_socket(it)) {
+        let gateways = &self.gateways;
+        let servers = named.filter(|it| records::is_socket(it) && !gateways.contains(it));
+        for address in servers {
             if !self.addresses.contains(&address) {
                 self.as_named.push(address.clone());
                 self.addresses.push(address);
@@ -96,7 +101,12 @@ pub(super) async fn print(what: What, plan: &Plan) -> Result<String, Failure> {
         ..Facts::default()
     };
     if !plan.targets.is_empty() {
-        let (leases, pods) = gather::of_cluster(plan).await;
+        let gather::Cluster {
+            leases,
+            pods,
+            gateways,
+        } = gather::of_cluster(plan).await;
+        facts.gateways = gateways;
         let from_files = what.is_for_kubeadm() && !plan.manifests.is_empty();
         if let (false, Err(why), Err(_)) = (from_files, &leases, &pods) {
             let names: Vec<String> = plan.targets.iter().map(|it| it.name.clone()).collect();
@@ -145,16 +155,27 @@ fn text(what: What, facts: &Facts) -> String {
 
 /// What is to be known of addresses that no Lease tells.
 fn where_from(facts: &Facts) -> String {
-    if facts.addresses.is_empty() {
-        return format!(
-            "# {PLACEHOLDER}: no server's address is known here; write each server's in its place.\n"
+    let mut text = String::new();
+    if !facts.gateways.is_empty() {
+        let gateways = one_line(&facts.gateways.join(", "));
+        let _ = writeln!(
+            text,
+            "# Left out, because a gateway is no server that others connect to: {gateways}"
         );
     }
-    let as_named = facts.as_named.iter();
-    let lines = as_named.map(|it| {
-        format!("# {it} is as the server was named here, not from an identity Lease: see that the others reach it there.\n")
-    });
-    lines.collect()
+    if facts.addresses.is_empty() {
+        let _ = writeln!(
+            text,
+            "# {PLACEHOLDER}: no server's address is known here; write each server's in its place."
+        );
+    }
+    for address in &facts.as_named {
+        let _ = writeln!(
+            text,
+            "# {address} is as the server was named here, not from an identity Lease: see that the others reach it there."
+        );
+    }
+    text
 }
 
 fn filled_in(what: What, facts: &Facts) -> String {

@@ -6,12 +6,15 @@ use super::rights;
 use super::series::samples;
 use super::world::{Answers, Gateway, Problem, Server, World, debug_peers, good};
 use crate::diff::lifecycle::Release;
+use crate::output::counted;
 use serde_json::Value;
 
 const REACHABLE: &str = "reachable";
 const READY: &str = "ready";
 const PROXY: &str = "proxy";
 const PEER: &str = "peer";
+/// How many other contexts of a server are named.
+const ALSO: usize = 5;
 /// The check of `/readyz` that is there when the filter is: with the gate and `--peer-ca-file`.
 const HOOK: &str = "poststarthook/mixed-version-proxy-handler";
 /// The first release whose proxy merges discovery and asks peers for what they serve themselves.
@@ -68,7 +71,11 @@ fn judge_server(server: &Server) -> Vec<Item> {
         Err(error) => {
             let fix =
                 "start it, or let this machine reach its port; nothing else of it was checked";
-            return vec![Item::fail(REACHABLE, name, error.to_string()).fix(fix)];
+            let says = match server.address == *name {
+                true => error.to_string(),
+                false => format!("{error}, at {}", server.address),
+            };
+            return vec![Item::fail(REACHABLE, name, says).fix(fix)];
         }
     };
     let answers = match &server.answers {
@@ -81,11 +88,17 @@ fn judge_server(server: &Server) -> Vec<Item> {
     let version = server
         .version()
         .map_or_else(|| "unknown version".to_owned(), |it| it.text);
-    let says = format!(
+    let mut says = format!(
         "{version} at {}, {} ms",
         server.address,
         seen.took.as_millis()
     );
+    if !server.also.is_empty() {
+        let also = some(&server.also, ALSO);
+        says.push_str(&format!(
+            "; it is asked as {name}, and not as {also}, which lead there too"
+        ));
+    }
     let mut items = vec![
         Item::pass(REACHABLE, name, says),
         ready(name, answers),
@@ -236,7 +249,8 @@ fn peers(debug: &Value, name: &str) -> Vec<Item> {
                 PEER,
                 &subject,
                 format!(
-                    "answers merged documents: lists {not_its_own} APIs that it does not serve"
+                    "answers merged documents: lists {} that it does not serve",
+                    counted(not_its_own, "API")
                 ),
             )
             .fix("upgrade it to 1.35 or newer, or name the server itself and not a load balancer"),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::report::{Item, not_known};
 use super::world::{Server, World, debug_peers};
 use crate::diff::lifecycle::Release;
+use crate::output::counted;
 
 const VERSIONS: &str = "version-skew";
 
@@ -61,7 +62,8 @@ fn compared(
         return Some(Item::pass(VERSIONS, "", says));
     }
     let says = format!(
-        "{says}: {apart} minor versions apart, while Kubernetes supports kube-apiservers one apart"
+        "{says}: {} apart, while Kubernetes supports kube-apiservers one apart",
+        counted(apart, "minor version")
     );
     Some(
         Item::warn(VERSIONS, "", says)

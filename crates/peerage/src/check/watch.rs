@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use super::CheckFlags;
+use super::counters::Counted;
 use super::gather::{self, Plan};
 use super::judge;
 use super::report::{Report, Verdict, line};
@@ -23,11 +24,15 @@ pub(super) async fn watch(
     let (interval, output) = (flags.interval, flags.output);
     let in_place = output == Output::Table && std::io::stdout().is_terminal();
     let mut last: Option<Report> = None;
+    let mut counted = Counted::default();
     loop {
-        let report = tokio::select! {
-            world = gather::gather(plan) => judge::judge(&world),
+        let mut world = tokio::select! {
+            world = gather::gather(plan) => world,
             () = signals.shutdown.cancelled() => return Ok(last),
         };
+        world.before = counted.clone();
+        counted.take(&world);
+        let report = judge::judge(&world);
         match output {
             Output::Json if flags.only_problems => print_line(&report.problems())?,
             Output::Json => print_line(&report)?,

@@ -8,6 +8,7 @@ use peerage_core::discovery::ApiGroupDiscoveryList;
 use peerage_proxy::headers;
 use serde_json::Value;
 
+use super::counters::Counted;
 use super::handshake::{Handshake, HandshakeError};
 use crate::client::Answer;
 use crate::diff::lifecycle::Release;
@@ -95,6 +96,8 @@ pub(super) struct Answers {
 pub(super) struct Server {
     /// What to call it.
     pub(super) name: String,
+    /// Other contexts that lead to it, as which it was not asked.
+    pub(super) also: Vec<String>,
     /// How it is reached.
     pub(super) connection: Connection,
     /// Its host and port.
@@ -136,8 +139,7 @@ impl Server {
 
     /// Whether it is a gateway, which says so to everybody, whatever it answers.
     pub(super) fn is_gateway(&self) -> bool {
-        let version = self.answers().and_then(|it| it.version.as_ref().ok());
-        version.is_some_and(|it| headers::is_of_gateway(&it.headers))
+        self.answers().is_some_and(|it| is_gateway(&it.version))
     }
 
     /// Which server answered for it, if it is a gateway that says so to this user.
@@ -156,6 +158,12 @@ impl Server {
         let value = good(&self.answers()?.version).ok()?.json();
         Version::read(&value)
     }
+}
+
+/// Whether whoever answered this is a gateway.
+pub(super) fn is_gateway(got: &Got) -> bool {
+    let answer = got.as_ref().ok();
+    answer.is_some_and(|it| headers::is_of_gateway(&it.headers))
 }
 
 /// A proxy's state, if that is what was answered.
@@ -276,6 +284,8 @@ pub(super) struct World {
     pub(super) read: Vec<ReadThrough>,
     /// What there is more of than was looked at, in words.
     pub(super) left_out: Vec<String>,
+    /// What had been counted in the round before, if there was one.
+    pub(super) before: Counted,
 }
 
 impl World {

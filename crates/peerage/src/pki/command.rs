@@ -10,7 +10,7 @@ use super::directory::{self, CLUSTER_CA, Entry, FRONT_PROXY_CA, PkiDirectory, Pl
 use super::kubeconfig::{Kubeconfig, Server};
 use super::{AltName, PkiError};
 use crate::exit::{Failure, Kind};
-use crate::output::{Output, print_json, table};
+use crate::output::{Output, counted, print_json, table};
 
 /// What to do with certificates.
 #[derive(Debug, Subcommand)]
@@ -276,8 +276,8 @@ fn renew(args: &RenewArgs) -> Result<(), Failure> {
     let renewed = pki.renew(|entry| args.all || near(entry), args.new_keys)?;
     if renewed.is_empty() {
         say!(
-            "Nothing ends within {} days; --all renews regardless.",
-            args.within_days
+            "Nothing ends within {}; --all renews regardless.",
+            counted(args.within_days, "day")
         );
     } else {
         say!(
@@ -291,8 +291,9 @@ fn renew(args: &RenewArgs) -> Result<(), Failure> {
         let left = entry.facts.days_left(now);
         if entry.facts.purpose == super::Purpose::Authority && left < i64::from(args.within_days) {
             say!(
-                "{} ends in {left} days and is not renewed: `peerage pki init --force` makes everything anew.",
-                entry.name
+                "{} ends in {} and is not renewed: `peerage pki init --force` makes everything anew.",
+                entry.name,
+                counted(left, "day")
             );
         }
     }

@@ -17,6 +17,7 @@ use super::layout::Member;
 use super::sample::{self, Sample};
 use crate::client::{Answer, ApiClient, LOCAL, MERGED, Watch};
 use crate::exit::Failure;
+use crate::output::counted;
 use seen::Seen;
 
 /// How long a server may take to show or answer what another one has.
@@ -83,33 +84,25 @@ impl Demo {
         for member in members {
             documents.push(resources(&cluster.client(member)?, LOCAL).await?);
         }
-        let newest_version = &members[newest].version;
-        let is_other = |member: &&Member| member.version != *newest_version;
+        let version = &members[newest].version;
         let others = members.iter().zip(&documents);
-        let others = others.filter(|(member, _)| is_other(member));
+        let others = others.filter(|(member, _)| member.version != *version);
         let others: Vec<&Resources> = others.map(|(_, document)| document).collect();
         let only = difference::only_in(&documents[newest], &others);
         let sample = sample::choose(&only).filter(|_| !others.is_empty());
         let Some(sample) = sample else {
-            say!("{newest_version} has no API that the others lack; choose other --versions.");
+            say!("{version} has no API that the others lack; choose other --versions.");
             return Ok(None);
         };
-        let words = difference::in_words(&only);
-        say!(
-            "Only {newest_version} has, of all APIs, these {} resources:",
-            only.len()
-        );
-        for line in words.iter().take(LISTED) {
-            say!("  {line}");
-        }
-        if words.len() > LISTED {
-            say!("  and {} more groups of them", words.len() - LISTED);
-        }
-        say!(
-            "Seen through {}, which does not have them:",
-            members[0].name
-        );
-        let demo = Self {
+        say_what_differs(version, &only, &members[0].name);
+        Self::with(cluster, &others, sample).map(Some)
+    }
+
+    /// With an object of what only the last member has, and those of its version; the others are these.
+    fn with(cluster: &Cluster, others: &[&Resources], sample: Sample) -> Result<Self, Failure> {
+        let members = cluster.layout().members();
+        let newest = members.len() - 1;
+        Ok(Self {
             older: cluster.client(&members[0])?,
             older_name: members[0].name.clone(),
             newest,
@@ -120,8 +113,7 @@ impl Demo {
                 .flat_map(|other| other.keys())
                 .any(|name| name.api_version() == sample.name.api_version()),
             sample,
-        };
-        Ok(Some(demo))
+        })
     }
 
     /// The older server lists what the newer has, and not when it is asked for its own.
@@ -152,8 +144,8 @@ impl Demo {
             )));
         }
         kept(format!(
-            "discovery lists {} resources; {} of its own (profile=nopeer)",
-            merged.len(),
+            "discovery lists {}; {} of its own (profile=nopeer)",
+            counted(merged.len(), "resource"),
             local.len()
         ));
         Ok(())
@@ -370,6 +362,21 @@ impl Demo {
             }
         }
     }
+}
+
+/// What only the newest version has, in some lines.
+fn say_what_differs(version: &str, only: &Resources, through: &str) {
+    let these = if only.len() == 1 { "this" } else { "these" };
+    let count = counted(only.len(), "resource");
+    say!("Only {version} has, of all APIs, {these} {count}:");
+    let words = difference::in_words(only);
+    for line in words.iter().take(LISTED) {
+        say!("  {line}");
+    }
+    if let Some(more @ 1..) = words.len().checked_sub(LISTED) {
+        say!("  and {} of them", counted(more, "more group"));
+    }
+    say!("Seen through {through}, which does not have them:");
 }
 
 /// The resources that a server lists.

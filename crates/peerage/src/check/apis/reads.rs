@@ -3,6 +3,7 @@
 use super::super::report::{Item, some};
 use super::super::world::{Problem, ReadThrough, World, good};
 use super::NAMED;
+use crate::output::counted;
 
 const READ: &str = "read-through";
 
@@ -20,9 +21,9 @@ pub(super) fn judge_reads(world: &World) -> Vec<Item> {
         .collect();
     if !paths.is_empty() {
         let says = format!(
-            "of APIs that only some serve, {} objects and {} empty lists are read through every server: {}",
-            objects.len(),
-            lists.len(),
+            "of APIs that only some serve, {} and {} are read through every server: {}",
+            counted(objects.len(), "object"),
+            counted(lists.len(), "empty list"),
             some(&paths, NAMED)
         );
         items.push(Item::pass(READ, "", says));

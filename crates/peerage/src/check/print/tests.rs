@@ -205,6 +205,40 @@ fn a_server_without_an_address_in_its_lease_has_that_by_which_it_was_named() {
 }
 
 #[test]
+fn a_gateway_that_was_named_is_nobodys_peer() {
+    let mut facts = Facts {
+        gateways: vec!["10.0.0.9:6443".to_owned(), "10.0.0.8:6443".to_owned()],
+        ..Facts::default()
+    };
+    let named = ["10.0.0.1:6443", "10.0.0.9:6443", "10.0.0.8:6443"];
+    facts.take_addresses(&[], named.map(str::to_owned).into_iter());
+    assert_eq!(facts.addresses, ["10.0.0.1:6443"]);
+    for what in [What::StaticPod, What::Systemd, What::NetworkPolicy] {
+        let shown = text(what, &facts);
+        let of_gateways = shown
+            .lines()
+            .filter(|it| it.contains("10.0.0.9") || it.contains("10.0.0.8"));
+        let of_gateways: Vec<&str> = of_gateways.collect();
+        let [line] = of_gateways[..] else {
+            panic!("{of_gateways:#?}");
+        };
+        assert!(
+            line.starts_with("# Left out, because a gateway is "),
+            "{line}"
+        );
+    }
+    // Who names gateways alone has named no server.
+    facts.addresses.clear();
+    facts.take_addresses(&[], ["10.0.0.9:6443".to_owned()].into_iter());
+    facts.as_named.clear();
+    let shown = text(What::StaticPod, &facts);
+    assert!(
+        shown.contains(&format!("--peer=https://{PLACEHOLDER}:")),
+        "{shown}"
+    );
+}
+
+#[test]
 fn the_gateway_is_told_of_every_server() {
     let facts = Facts {
         addresses: vec!["10.0.0.1:6443".into(), "[fd00::2]:6443".into()],

@@ -7,6 +7,7 @@ use super::Lease;
 use crate::check::report::Item;
 use crate::check::rights;
 use crate::check::world::{World, good};
+use crate::output::counted;
 
 const HOST_NAMES: &str = "host-names";
 
@@ -31,12 +32,14 @@ pub(super) fn judge(world: &World, leases: &[Lease], now: Timestamp) -> Item {
     let fresh = leases.iter().filter(|it| it.is_fresh(now)).count();
     if addresses.len() > fresh {
         let says = format!(
-            "the Service kubernetes has {} servers ({}), but only {fresh} identity Leases are renewed: some share a host name, or run without an identity",
-            addresses.len(),
-            addresses.join(", ")
+            "the Service kubernetes has {} ({}), but only {} renewed: some share a host name, or run without an identity",
+            counted(addresses.len(), "server"),
+            addresses.join(", "),
+            counted(fresh, "identity Lease")
         );
         return Item::fail(HOST_NAMES, "", says).fix("give every server a host name of its own");
     }
-    let says = format!("{fresh} servers, each with an identity of its own");
+    let servers = counted(fresh, "server");
+    let says = format!("{servers}, each with an identity of its own");
     Item::pass(HOST_NAMES, "", says)
 }

@@ -17,6 +17,7 @@ use rcgen::{
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 
+use crate::check::counters::Counted;
 use crate::check::gather::PEER_NAME;
 use crate::check::handshake::{Handshake, HandshakeError};
 use crate::check::world::{
@@ -120,6 +121,7 @@ pub(super) fn server(pki: &Pki, name: &str, release: &str, host: &str) -> Server
     let version = json!({"gitVersion": format!("v{release}.1"), "emulationMajor": "1", "emulationMinor": minor});
     Server {
         name: name.to_owned(),
+        also: Vec::new(),
         connection: Connection {
             url: format!("https://{host}:6443"),
             server_name: None,
@@ -229,6 +231,7 @@ pub(super) fn world(pki: &Pki) -> World {
         asked: vec![only_in_the_newer()],
         read: vec![read],
         left_out: Vec::new(),
+        before: Counted::default(),
     }
 }
 
