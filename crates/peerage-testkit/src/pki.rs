@@ -56,13 +56,7 @@ impl Pki {
         let file = |name: &str| format!("{prefix}{name}");
         self.write(&file("ca"), &ca.certificate(), &ca.key());
         self.write(&file("front-proxy-ca"), &front.certificate(), &front.key());
-        let server = Subject {
-            name: "kube-apiserver",
-            hosts: &[SERVER_NAME, "localhost", "127.0.0.1", "::1"],
-            usage: Some(Usage::Server),
-            ..Subject::default()
-        };
-        self.leaf(&file("server"), ca, &server);
+        self.leaf(&file("server"), ca, &server());
         let proxy = user("front-proxy-client", &[]);
         self.leaf(&file("front-proxy-client"), &front, &proxy);
     }
@@ -80,6 +74,11 @@ impl Pki {
     /// Makes `file.crt` and `file.key` of a user in groups.
     pub fn client(&self, file: &str, name: &str, groups: &[&str]) {
         self.leaf(file, &self.authority.0, &user(name, groups));
+    }
+
+    /// Makes `file.crt` and `file.key` of one more server.
+    pub fn server(&self, file: &str) {
+        self.leaf(file, &self.authority.0, &server());
     }
 
     /// Makes `file.crt` and `file.key` of a user whom an authority that nobody knows vouches for.
@@ -102,6 +101,15 @@ impl Pki {
     fn write(&self, name: &str, certificate: &str, key: &str) {
         std::fs::write(self.file(&format!("{name}.crt")), certificate).unwrap();
         std::fs::write(self.file(&format!("{name}.key")), key).unwrap();
+    }
+}
+
+fn server() -> Subject<'static> {
+    Subject {
+        name: "kube-apiserver",
+        hosts: &[SERVER_NAME, "localhost", "127.0.0.1", "::1"],
+        usage: Some(Usage::Server),
+        ..Subject::default()
     }
 }
 

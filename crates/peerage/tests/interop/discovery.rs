@@ -1,8 +1,10 @@
 //! Discovery and OpenAPI through `peerage gateway`: what the newer server would answer if it were alone, shown to those
 //! only whom the servers let read it.
 
+mod authorization;
 mod compression;
 mod nonsense;
+mod profiles;
 
 use std::path::Path;
 use std::time::Duration;

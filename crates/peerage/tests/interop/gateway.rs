@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use crate::ours::start;
 use crate::versions::{self, NEWER_ONLY};
 
+mod writes;
+
 /// A pair without proxies of its own, a gateway beside the older and one in front of both.
 pub(crate) struct Gateways {
     pub(crate) sidecar: RunningGateway,

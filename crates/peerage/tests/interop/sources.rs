@@ -1,5 +1,5 @@
 //! How a gateway finds real servers, and what happens to clients when it finds others. What happens while those servers
-//! change is in `sources/changes.rs`.
+//! change is in the modules below.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +14,8 @@ use crate::ours::start;
 use crate::versions::{self, NEWER_ONLY};
 
 mod changes;
+mod handed;
+mod rotated;
 
 /// Two real servers of different versions that write down where they are.
 async fn pair() -> ControlPlane {

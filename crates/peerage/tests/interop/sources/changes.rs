@@ -1,41 +1,46 @@
-//! What clients of a gateway see while the servers behind it share a host name, get certificates of other authorities,
-//! go and come back, at the same address or at another.
+//! What clients of a gateway see while the servers behind it share a host name, go and come back, at the same address or
+//! at another.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use peerage_testkit::cluster::until;
 use peerage_testkit::kube::leases::{LEASES, let_gateways_read};
-use peerage_testkit::kube::{Apiserver, ApiserverSpec, Backend, ControlPlane, RunningGateway};
-use peerage_testkit::wire::{AGGREGATED, Answer, Incoming, Outgoing};
+use peerage_testkit::kube::{Apiserver, Backend, ControlPlane, RunningGateway};
+use peerage_testkit::wire::{AGGREGATED, Answer, Outgoing};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::{gateway, serving, until_serving};
 use crate::versions::{self, NEWER_ONLY};
 
-const EVERYWHERE: &str = "/api/v1/namespaces/default";
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub(super) const EVERYWHERE: &str = "/api/v1/namespaces/default";
 
 /// A client that asks for the same again and again, and what it got that it should not have got.
-struct Steady {
+pub(super) struct Steady {
     over: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
     client: JoinHandle<Vec<String>>,
 }
 
 impl Steady {
-    fn asks(gateway: &RunningGateway, target: &'static str, fits: fn(&Answer) -> bool) -> Self {
+    pub(super) fn asks(gateway: &RunningGateway, target: &str, fits: fn(&Answer) -> bool) -> Self {
+        Self::sends(gateway, Outgoing::new("GET", target), fits)
+    }
+
+    pub(super) fn sends(
+        gateway: &RunningGateway,
+        request: Outgoing,
+        fits: fn(&Answer) -> bool,
+    ) -> Self {
         let (over, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let (client, until, count) = (gateway.client("admin"), over.clone(), answered.clone());
         let client = tokio::spawn(async move {
             let mut wrong = Vec::new();
             while !until.load(Ordering::Relaxed) {
-                match client.send(&Outgoing::new("GET", target)).await {
+                match client.send(&request).await {
                     Ok(answer) if fits(&answer) => {
                         count.fetch_add(1, Ordering::Relaxed);
                     }
@@ -53,7 +58,7 @@ impl Steady {
         }
     }
 
-    async fn got_all(self, what: &str) {
+    pub(super) async fn got_all(self, what: &str) {
         self.over.store(true, Ordering::Relaxed);
         let (wrong, answered) = (
             self.client.await.unwrap(),
@@ -73,12 +78,12 @@ impl Steady {
     }
 }
 
-fn is_ok(answer: &Answer) -> bool {
+pub(super) fn is_ok(answer: &Answer) -> bool {
     answer.status() == 200
 }
 
 /// Served, or to be asked for again; never "there is no such thing".
-fn is_ok_or_later(answer: &Answer) -> bool {
+pub(super) fn is_ok_or_later(answer: &Answer) -> bool {
     is_ok(answer) || (answer.status() == 503 && answer.head.header("retry-after").is_some())
 }
 
@@ -155,249 +160,6 @@ async fn until_without(gateway: &RunningGateway, gone: &Apiserver) {
         !serving(gateway).await.contains(&address)
     })
     .await;
-}
-
-/// Files that servers and a gateway read, which a rotation writes anew.
-struct Rotated(PathBuf);
-
-impl Rotated {
-    fn new(plane: &ControlPlane) -> Self {
-        let directory = plane.directory().join("rotated");
-        std::fs::create_dir_all(&directory).unwrap();
-        Self(directory)
-    }
-
-    /// A file with the contents of these, one after the other, put in place at once.
-    fn write(&self, plane: &ControlPlane, name: &str, of: &[&str]) {
-        let read = |file: &&str| std::fs::read_to_string(plane.pki().file(file)).unwrap();
-        let (path, new) = (self.0.join(name), self.0.join(format!("{name}.new")));
-        std::fs::write(&new, of.iter().map(read).collect::<String>()).unwrap();
-        std::fs::rename(new, path).unwrap();
-    }
-
-    fn flag(&self, flag: &str, name: &str) -> String {
-        format!("--{flag}={}", self.0.join(name).display())
-    }
-
-    /// A server's own files, of which only the last flag of a name counts.
-    fn server(&self, plane: &ControlPlane, name: &str) -> ApiserverSpec {
-        self.write(plane, &format!("{name}.crt"), &["server.crt"]);
-        self.write(plane, &format!("{name}.key"), &["server.key"]);
-        self.write(
-            plane,
-            &format!("{name}-proxies.crt"),
-            &["front-proxy-ca.crt"],
-        );
-        let flags = [
-            self.flag("tls-cert-file", &format!("{name}.crt")),
-            self.flag("tls-private-key-file", &format!("{name}.key")),
-            self.flag(
-                "requestheader-client-ca-file",
-                &format!("{name}-proxies.crt"),
-            ),
-            // Without it a server that stops waits a minute for its watches.
-            "--shutdown-watch-termination-grace-period=1s".to_owned(),
-        ];
-        let spec = versions::kube_apiserver(&versions::newer()).named(name);
-        spec.flags(&flags.each_ref().map(String::as_str))
-    }
-
-    /// The gateway's.
-    fn gateway(&self, plane: &ControlPlane) -> [String; 3] {
-        self.write(plane, "peers.crt", &["old-ca.crt"]);
-        self.write(plane, "client.crt", &["front-proxy-client.crt"]);
-        self.write(plane, "client.key", &["front-proxy-client.key"]);
-        [
-            self.flag("peer-ca-file", "peers.crt"),
-            self.flag("proxy-client-cert-file", "client.crt"),
-            self.flag("proxy-client-key-file", "client.key"),
-        ]
-    }
-}
-
-/// A watch, and the server that it is on.
-struct Watching {
-    on: String,
-    lines: mpsc::Receiver<Result<Vec<u8>, peerage_testkit::wire::WireError>>,
-}
-
-impl Watching {
-    async fn start(gateway: &RunningGateway, user: &str) -> Self {
-        let watch = Outgoing::new("GET", &format!("{MAPS}?watch=true"));
-        let (head, body): (_, Incoming) = gateway.client(user).open(&watch).await.unwrap();
-        assert_eq!(head.status, 200);
-        Self {
-            on: head.header("x-peerage-peer").unwrap().to_owned(),
-            lines: body.lines(),
-        }
-    }
-
-    async fn sees(&mut self, name: &str) {
-        let seen = async {
-            while let Some(line) = self.lines.recv().await {
-                let event: Value = serde_json::from_slice(&line.unwrap()).unwrap();
-                if event["object"]["metadata"]["name"] == name {
-                    return true;
-                }
-            }
-            false
-        };
-        let seen = timeout(Duration::from_secs(20), seen).await;
-        assert!(
-            seen.unwrap(),
-            "the watch on {} ended before {name}",
-            self.on
-        );
-    }
-}
-
-/// Watches of so many users that each server has some.
-async fn watches(gateway: &RunningGateway, users: &[String]) -> Vec<Watching> {
-    let mut all = Vec::new();
-    for user in users {
-        all.push(Watching::start(gateway, user).await);
-    }
-    all
-}
-
-async fn make(gateway: &RunningGateway, name: &str) {
-    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-    gateway.create(MAPS, &map).await;
-}
-
-/// How often certificate files were read anew.
-async fn reloads(gateway: &RunningGateway) -> u64 {
-    let text = gateway.own_metrics().await;
-    let lines = text.lines().filter(|line| {
-        line.starts_with("peerage_reloads_total") && line.contains("result=\"success\"")
-    });
-    let count = |line: &str| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
-    lines.map(count).sum()
-}
-
-/// Restarts a server with what `change` writes; only the watches on it end.
-async fn renew(
-    gateway: &RunningGateway,
-    users: &[String],
-    server: &Apiserver,
-    name: &str,
-    change: impl FnOnce(),
-) {
-    let mut open = watches(gateway, users).await;
-    let address = server.address().to_string();
-    let elsewhere = open.iter().filter(|it| it.on != address).count();
-    assert!(elsewhere > 0 && elsewhere < open.len(), "{elsewhere}");
-    change();
-    server.stop().await;
-    server.restart().await;
-    gateway.uses(server).await;
-    make(gateway, name).await;
-    for watching in open.iter_mut().filter(|it| it.on != address) {
-        watching.sees(name).await;
-    }
-}
-
-#[tokio::test]
-async fn authorities_are_rotated_without_a_restart_of_the_gateway_or_a_lost_stream() {
-    let plane = ControlPlane::on(Backend::Etcd("3.6")).start().await;
-    let files = Rotated::new(&plane);
-    let pki = plane.pki();
-    pki.renew("new-");
-    // The clients of this test trust both authorities from the start.
-    std::fs::copy(pki.file("ca.crt"), pki.file("old-ca.crt")).unwrap();
-    let both =
-        ["old-ca.crt", "new-ca.crt"].map(|it| std::fs::read_to_string(pki.file(it)).unwrap());
-    std::fs::write(pki.file("ca.crt"), both.concat()).unwrap();
-    let users: Vec<String> = (0..12).map(|number| format!("operator-{number}")).collect();
-    for user in &users {
-        pki.client(user, user, &["system:masters"]);
-    }
-    let (a, b) = tokio::join!(
-        plane.start(files.server(&plane, "a")),
-        plane.start(files.server(&plane, "b"))
-    );
-    let_gateways_read(&a).await;
-    let flags = files.gateway(&plane);
-    let mut flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    flags.push("--peers-from-leases");
-    let gateway = gateway(&plane, &[&a, &b], &flags).await;
-    until_serving(&gateway, &[&a, &b]).await;
-    until_leases_are_read(&gateway).await;
-    let process = gateway.id();
-    let steady = Steady::asks(&gateway, EVERYWHERE, is_ok);
-    let mut kept = watches(&gateway, &users).await;
-
-    // Both authorities are believed, by the gateway and then by each server, before anybody shows a new certificate.
-    let before = reloads(&gateway).await;
-    files.write(&plane, "peers.crt", &["old-ca.crt", "new-ca.crt"]);
-    until("the gateway believes both", || async {
-        reloads(&gateway).await > before
-    })
-    .await;
-    make(&gateway, "bundle").await;
-    for watching in &mut kept {
-        watching.sees("bundle").await;
-    }
-    drop(kept);
-    for (server, name) in [(&a, "a"), (&b, "b")] {
-        let made = format!("{name}-with-new-certificates");
-        renew(&gateway, &users, server, &made, || {
-            let proxies = ["front-proxy-ca.crt", "new-front-proxy-ca.crt"];
-            files.write(&plane, &format!("{name}-proxies.crt"), &proxies);
-            files.write(&plane, &format!("{name}.crt"), &["new-server.crt"]);
-            files.write(&plane, &format!("{name}.key"), &["new-server.key"]);
-        })
-        .await;
-    }
-
-    // The gateway shows its new certificate and believes the new authority alone; nothing that is open notices.
-    let mut kept = watches(&gateway, &users).await;
-    let before = reloads(&gateway).await;
-    files.write(&plane, "client.crt", &["new-front-proxy-client.crt"]);
-    files.write(&plane, "client.key", &["new-front-proxy-client.key"]);
-    files.write(&plane, "peers.crt", &["new-ca.crt"]);
-    until("the gateway has read both", || async {
-        reloads(&gateway).await >= before + 2
-    })
-    .await;
-    make(&gateway, "new-alone").await;
-    for watching in &mut kept {
-        watching.sees("new-alone").await;
-    }
-    drop(kept);
-    for (server, name) in [(&a, "a"), (&b, "b")] {
-        let made = format!("{name}-believes-the-new-alone");
-        renew(&gateway, &users, server, &made, || {
-            let proxies = ["new-front-proxy-ca.crt"];
-            files.write(&plane, &format!("{name}-proxies.crt"), &proxies);
-        })
-        .await;
-    }
-    // Both servers were started again since the gateway has other certificates, so this is a connection with those.
-    until_leases_are_read(&gateway).await;
-    steady.got_all("two authorities rotated").await;
-    assert_eq!(gateway.id(), process);
-    assert_knows(&gateway, "alice").await;
-}
-
-async fn until_leases_are_read(gateway: &RunningGateway) {
-    until("the Leases are read", || async {
-        let state = gateway.own_state().await;
-        let sources = state["sources"].as_array().unwrap();
-        let leases = sources.iter().find(|it| it["name"] == "leases").unwrap();
-        leases["error"].is_null() && leases["ageSeconds"].as_f64().is_some_and(|it| it < 3.0)
-    })
-    .await;
-}
-
-/// The servers still take a client for whom it is.
-async fn assert_knows(gateway: &RunningGateway, user: &str) {
-    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
-    let request = Outgoing::new("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews");
-    let request = request.json("application/json", &review);
-    let answer = gateway.client(user).send(&request).await.unwrap();
-    let who = &answer.json()["status"]["userInfo"]["username"];
-    assert_eq!(who, user, "{}", answer.in_words());
 }
 
 #[tokio::test]
