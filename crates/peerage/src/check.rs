@@ -40,9 +40,10 @@ pub use print::What;
 /// What `--help` says after the flags.
 pub const AFTER_HELP: &str = "\
 SERVER is context:NAME (or NAME) of the kubeconfig, or https://HOST:PORT;
-without any, all contexts of the kubeconfig are checked. Name every server
-by itself and not a load balancer. A gateway's address is one like any
-other; --gateway asks it how it is.
+without any, all contexts of the kubeconfig are checked. Contexts of one
+server count once, as the first of them. Name every server by itself and
+not a load balancer. A gateway's address is one like any other; --gateway
+asks it how it is.
 
 Examples:
   peerage check --only-problems
