@@ -1,11 +1,14 @@
 //! The way of requests and answers through a gateway: streams, compression, large events, clients that go or stop
 //! reading. What servers do to it while they fail is in `data_path/failures.rs`.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
-use peerage_testkit::cluster::until;
-use peerage_testkit::kube::{Apiserver, Gateway, RunningGateway};
+use peerage_testkit::cluster::{until, until_within};
+use peerage_testkit::daemon::{Daemon, DaemonSpec, Ready};
+use peerage_testkit::kube::{Apiserver, ControlPlane, Gateway, RunningGateway};
+use peerage_testkit::kubectl;
 use peerage_testkit::wire::Outgoing;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -297,6 +300,62 @@ async fn all_go(way: &RunningGateway, how: &str, what: &str, servers: [&Apiserve
     assert!(gateways < Duration::from_secs(1), "{what}: {gateways:?}");
     // And what it takes a busy server to say so.
     assert!(servers < Duration::from_secs(3), "{what}: {servers:?}");
+}
+
+/// The same report: a client that froze, of which nothing on the network says that it is gone, is let go of in half a minute.
+#[tokio::test]
+async fn clients_that_freeze_take_their_watches_with_them() {
+    let gateways = GATEWAYS.get().await;
+    let plane = &gateways.plane;
+    let (older, newer) = (plane.server("older"), plane.server("newer"));
+    let sidecar = start(plane, Gateway::beside(older)).await;
+    let balancer = start(plane, Gateway::balancing(&[older, newer])).await;
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubectl");
+    let kubectl = tokio::task::spawn_blocking(move || kubectl::NEWEST.fetch(&cache));
+    let kubectl = kubectl.await.unwrap();
+    let freezes = async |name: &str, way: &RunningGateway| {
+        let client = watching(&format!("frozen-{name}"), &kubectl, way, plane).await;
+        until("the gateway has its watch", async || {
+            streams(way).await == 1
+        })
+        .await;
+        client.pause();
+        let paused = Instant::now();
+        until_within(Duration::from_secs(60), "it is let go of", async || {
+            streams(way).await == 0
+        })
+        .await;
+        let took = paused.elapsed();
+        eprintln!("measured: {name}: a frozen kubectl was let go of after {took:?}");
+        assert!(took < Duration::from_secs(35), "{name}: {took:?}");
+    };
+    tokio::join!(freezes("sidecar", &sidecar), freezes("balancer", &balancer));
+}
+
+/// A kubectl that watches namespaces.
+async fn watching(
+    name: &str,
+    kubectl: &Path,
+    way: &RunningGateway,
+    plane: &ControlPlane,
+) -> Daemon {
+    let config = plane.directory().join(format!("{name}.kubeconfig"));
+    let words = kubectl::kubeconfig(&way.url(), plane.pki(), "admin");
+    std::fs::write(&config, words).unwrap();
+    let spec = DaemonSpec {
+        name: name.to_owned(),
+        program: kubectl.to_owned(),
+        args: vec![
+            format!("--kubeconfig={}", config.display()),
+            "get".to_owned(),
+            "namespaces".to_owned(),
+            "--watch".to_owned(),
+        ],
+        hostname: None,
+        directory: plane.directory().to_owned(),
+        ready: Ready::Printed("kube-system"),
+    };
+    Daemon::start(spec).await
 }
 
 #[tokio::test]
