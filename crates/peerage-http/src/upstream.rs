@@ -186,11 +186,13 @@ impl Upstream {
     }
 
     /// The same server over connections of its own, at most so many: what waits for a place on the other ones does not hold
-    /// up what is sent over these. Both know the certificate that the server showed to either last.
+    /// up what is sent over these, which are pinged this often while an answer is awaited. Both know the certificate that
+    /// the server showed to either last.
     #[must_use]
-    pub fn apart(&self, max_connections: usize) -> Self {
+    pub fn apart(&self, max_connections: usize, ping_interval: Duration) -> Self {
         let options = Arc::new(UpstreamOptions {
             max_connections,
+            ping_interval,
             ..UpstreamOptions::clone(&self.0.options)
         });
         Self(Arc::new(Inner {
@@ -198,6 +200,18 @@ impl Upstream {
             pool: Pool::new(options.clone(), self.0.pool.shown().clone()),
             options,
         }))
+    }
+
+    /// Forgets what was heard until now.
+    pub fn listen(&self) {
+        self.0.pool.listen();
+    }
+
+    /// Whether anything has come over an HTTP/2 connection since [`listen`](Self::listen), if only what answers a ping: a
+    /// server of which this is true is there, however long it takes to answer requests.
+    #[must_use]
+    pub fn is_heard(&self) -> bool {
+        self.0.pool.is_heard()
     }
 
     /// The server's `host:port`.

@@ -223,10 +223,27 @@ async fn is_ready(
     let path = "/readyz";
     let mut what = what(shared, own_id, path);
     what.deadline = Instant::now() + shared.options.poll.probe_deadline;
-    match fetch(&link.probes, what).await {
+    let listening = async {
+        sleep_until(what.deadline - shared.options.poll.probe_deadline / 2).await;
+        link.probes.listen();
+        std::future::pending().await
+    };
+    let answer = tokio::select! {
+        answer = fetch(&link.probes, what) => answer,
+        never = listening => never,
+    };
+    match answer {
         Ok(_) => Ok(true),
         Err(FetchError::Status(status)) => Ok(!status.is_server_error()),
         Err(source @ FetchError::Oneself) => Err(RoundError::Fetch { path, source }),
+        Err(source @ FetchError::Deadline) if link.probes.is_heard() => {
+            // It answers pings: whoever has no other server is better off waiting for it.
+            if peer.health.is_ready() {
+                peer.health.set_ready(false);
+                shared.changed.notify_one();
+            }
+            Err(RoundError::Fetch { path, source })
+        }
         Err(source) if source.is_transport() => {
             if source.is_silence() {
                 shared.peer_failed(peer, source.connection());
@@ -300,7 +317,8 @@ async fn document(
     let path = kind.path;
     let fetched = ask(asker, path, old).await;
     let fetched = fetched.map_err(|source| {
-        if source.is_silence() {
+        // It was there when it was asked whether it is ready, and will be asked again.
+        if source.is_silence() && !matches!(source, FetchError::Deadline) {
             asker.shared.peer_failed(peer, source.connection());
         }
         RoundError::Fetch { path, source }

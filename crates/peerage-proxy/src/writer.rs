@@ -401,7 +401,7 @@ impl Remembered {
             let front = shared.front.as_ref();
             let clients = upstream(tls);
             Link {
-                probes: clients.apart(PROBE_CONNECTIONS),
+                probes: clients.apart(PROBE_CONNECTIONS, shared.options.poll.probe_deadline / 4),
                 upstream: clients,
                 passing: front.map(|front| upstream(&front.options.passing)),
                 proven: AtomicBool::new(false),

@@ -124,6 +124,16 @@ impl Pool {
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = certificate;
     }
 
+    pub(super) fn listen(&self) {
+        for connection in &self.state().http2 {
+            connection.vitals.listen();
+        }
+    }
+
+    pub(super) fn is_heard(&self) -> bool {
+        self.state().http2.iter().any(|it| it.vitals.is_heard())
+    }
+
     /// Returns when the server ends a connection, at once if it did since the last time.
     pub(super) async fn ended(&self) {
         self.ended.notified().await;

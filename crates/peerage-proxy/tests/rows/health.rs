@@ -185,6 +185,52 @@ async fn a_server_that_has_its_hands_full_is_not_taken_for_dead() {
     }
 }
 
+/// A server of which even the probes have to wait, and which is there: what only it has is waited for.
+#[tokio::test]
+async fn a_server_that_is_slow_and_answers_pings_is_asked_on() {
+    let pki = Pki::new();
+    let peer = new_peer(&pki, "apiserver-b").await;
+    let (answer, answered) = tokio::sync::watch::channel(false);
+    peer.on_request(move |_| {
+        let mut answered = answered.clone();
+        async move {
+            answered.wait_for(|it| *it).await.unwrap();
+            text(StatusCode::OK, "slow")
+        }
+    });
+    let mut builder = WorldBuilder {
+        records: vec![live("apiserver-b", peer.address)],
+        ..WorldBuilder::default()
+    };
+    builder.options.poll.probe_deadline = Duration::from_millis(1000);
+    let world = builder.start(pki);
+    world.until_state("apiserver-b", "serving").await;
+    peer.leave_probes_unanswered();
+    let get = || world.get(WIDGETS);
+    let meanwhile = async {
+        peer.requested(1).await;
+        let probes = |peer: &FakePeer| {
+            let polls = peer.polls().into_iter();
+            polls.filter(|it| it.target == "/readyz").count()
+        };
+        let before = probes(&peer);
+        peer.polled("/readyz", before + 4).await;
+        let debug = world.proxy.debug();
+        let found = &debug.peers[0];
+        assert_eq!(
+            (found.state, found.failures, found.ready),
+            ("serving", 0, false)
+        );
+        answer.send_replace(true);
+        get().await
+    };
+    let (first, second) = tokio::join!(get(), meanwhile);
+    assert_eq!(
+        (first.text(), second.text()),
+        ("slow".into(), "slow".into())
+    );
+}
+
 /// kubernetes-sigs/cluster-api#2652.
 #[tokio::test]
 async fn a_peer_that_is_not_ready_is_taken_only_if_nobody_else_serves_it() {

@@ -69,7 +69,8 @@ fn fingerprint(text: &str) -> u64 {
 struct Behaviour {
     api: Document,
     apis: Document,
-    ready: StatusCode,
+    /// None does not answer.
+    ready: Option<StatusCode>,
     streams: Option<u32>,
     named: Option<&'static str>,
     probes: Handler,
@@ -129,7 +130,7 @@ impl FakePeer {
             behaviour: Mutex::new(Behaviour {
                 api: Document::of(api),
                 apis: Document::of(apis),
-                ready: StatusCode::OK,
+                ready: Some(StatusCode::OK),
                 streams: None,
                 named: None,
                 probes: Arc::new(|_| Box::pin(async { text(StatusCode::FORBIDDEN, "no") })),
@@ -167,7 +168,12 @@ impl FakePeer {
     }
 
     pub fn set_ready(&self, status: StatusCode) {
-        self.shared.behaviour.lock().unwrap().ready = status;
+        self.shared.behaviour.lock().unwrap().ready = Some(status);
+    }
+
+    /// Leaves the question whether it is ready without an answer, as a server does that has its hands full.
+    pub fn leave_probes_unanswered(&self) {
+        self.shared.behaviour.lock().unwrap().ready = None;
     }
 
     /// How many requests it takes at a time on each HTTP/2 connection that is opened from now on.
@@ -329,9 +335,10 @@ impl Shared {
     async fn poll(&self, seen: &Seen) -> Response<PeerBody> {
         let document = {
             let behaviour = self.behaviour.lock().unwrap();
-            match seen.target.as_str() {
-                "/readyz" => return text(behaviour.ready, "ok"),
-                "/api" => behaviour.api.clone(),
+            match (seen.target.as_str(), behaviour.ready) {
+                ("/readyz", Some(ready)) => return text(ready, "ok"),
+                ("/readyz", None) => Document::Silence,
+                ("/api", _) => behaviour.api.clone(),
                 _ => behaviour.apis.clone(),
             }
         };

@@ -9,7 +9,7 @@ use peerage_testkit::cluster::{serves_group, until, until_within};
 use peerage_testkit::kube::{
     ApiserverSpec, Backend, ControlPlane, ControllerManager, Gateway, Logs, RunningGateway,
 };
-use peerage_testkit::wire::{Answer, Outgoing};
+use peerage_testkit::wire::{AGGREGATED, Answer, Outgoing};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -47,7 +47,7 @@ impl World {
         let gateway = Gateway::beside(plane.server("older")).peer(plane.server("newer"));
         let gateway = start(&plane, gateway).await;
         let manager = ControllerManager::start(
-            "1.37",
+            versions::controllers(),
             &gateway.url(),
             plane.pki(),
             plane.directory(),
@@ -181,6 +181,18 @@ impl World {
         self.delete(&format!("{}/{owner}", candidates("kept")))
             .await;
         self.gone(&child).await;
+    }
+
+    /// Whether discovery says that the newer server's API cannot be had.
+    async fn is_stale(&self) -> bool {
+        let request = Outgoing::get_as("/apis", AGGREGATED);
+        let groups = self.ask(&request).await.json();
+        let groups = groups["items"].as_array().unwrap().iter();
+        let mut group = groups.filter(|it| it["metadata"]["name"] == "coordination.k8s.io");
+        let versions = group.next().unwrap()["versions"].as_array().unwrap();
+        let mut versions = versions.iter();
+        let version = versions.find(|it| it["version"] == "v1beta1" && it["freshness"] == "Stale");
+        version.is_some() && self.status_of(&candidates("kept")).await == 503
     }
 
     async fn newer_is_back(&self) {
@@ -342,6 +354,8 @@ async fn paused(world: &World) {
 async fn stopped(world: &World) {
     let newer = world.plane.server("newer");
     newer.stop().await;
+    let gone = Duration::from_secs(2);
+    until_within(gone, "its API is stale", async || world.is_stale().await).await;
     definitions_come(world).await;
     world.belongs_to_what_cannot_be_seen("stopped").await;
     world.looks(COLLECTOR, 1).await;

@@ -172,7 +172,7 @@ fn answers(run: &Run) -> BTreeMap<&str, &[String]> {
 
 /// What a server of a version that nobody recorded says through a gateway is what it says without one.
 #[tokio::test]
-async fn an_older_server_is_heard_as_without_a_gateway() {
+async fn an_older_server_is_heard_through_a_gateway_as_directly() {
     for (name, reasons) in [
         ("verbs", [].as_slice()),
         ("lists-watches", &[BRACKETS]),

@@ -53,6 +53,15 @@ pub(crate) fn minor(version: &str) -> u32 {
     minor.unwrap_or_else(|| panic!("{version} is no version such as 1.34"))
 }
 
+/// The version of the kube-controller-manager that works behind the older server: that server's where it is built, as by
+/// Kubernetes' version skew policy it must not be newer; else the newest.
+pub(crate) fn controllers() -> &'static str {
+    match number(&older()).as_str() {
+        "1.36" => "1.36",
+        _ => NEWEST,
+    }
+}
+
 /// Whether kube-apiservers of a version list what their peers serve; before 1.35 they only send requests on.
 pub(crate) fn merges_discovery(version: &str) -> bool {
     // One that emulates an older version merges as its own does.

@@ -86,6 +86,16 @@ impl Vitals {
         self.traffic.unanswered().is_some_and(silent)
     }
 
+    /// Forgets what was read.
+    pub(super) fn listen(&self) {
+        self.traffic.forget_read();
+    }
+
+    /// Whether anything was read since.
+    pub(super) fn is_heard(&self) -> bool {
+        self.traffic.read_since().is_some()
+    }
+
     /// For how long there has been no request on it.
     pub(super) fn idle_for(&self) -> Option<Duration> {
         (self.requests() == 0).then(|| self.idle_since().elapsed())

@@ -117,6 +117,62 @@ async fn documents_of_odd_servers_are_read_and_one_current_view_is_enough() {
     .await;
 }
 
+/// kubernetes-sigs/metrics-server#1868: a server that is well otherwise has documents of OpenAPI that are none.
+#[tokio::test]
+async fn odd_openapi_of_one_server_spoils_nobody_elses() {
+    let fronts = FRONTS.get().await;
+    let _unchanged = fronts.served.read().await;
+    let mut odd = Vec::new();
+    for document in [
+        "",
+        "[]",
+        "\u{0}no JSON",
+        r#"{"swagger": "2.0", "paths": {"/apis/odd.example.com/v1/oddities": {"get": "#,
+        r#"{"swagger": 2, "openapi": [], "paths": [], "definitions": "none"}"#,
+        r#"{"openapi": "3.0.0", "paths": {"apis/odd.example.com/v1": {"serverRelativeURL": "nowhere"}, "": null}}"#,
+    ] {
+        let answering = move |request: &http::request::Parts| {
+            let is = request.uri.path().starts_with("/openapi/");
+            is.then(|| {
+                let mut answer = text(StatusCode::OK, document);
+                set(&mut answer, "content-type", "application/json");
+                answer
+            })
+        };
+        odd.push(Odd::start(fronts.plane.pki(), answering).await);
+    }
+    let peers: Vec<String> = odd.iter().map(|it| format!("--peer={}", it.url)).collect();
+    let peers: Vec<&str> = peers.iter().map(String::as_str).collect();
+    let protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    for (name, gateway) in fronts.more(&peers).await {
+        for one in &odd {
+            serving(&gateway, one).await;
+        }
+        for (path, accept, has) in [
+            ("/openapi/v2", "application/json", NEWER_ONLY),
+            ("/openapi/v2", protobuf, "/apis/apps/v1/deployments"),
+            (
+                "/openapi/v3",
+                "application/json",
+                "apis/storagemigration.k8s.io/v1",
+            ),
+            (
+                "/openapi/v3/apis/apps/v1",
+                "application/json",
+                "/apis/apps/v1/deployments",
+            ),
+        ] {
+            let answer = get(&gateway, path, accept).await;
+            assert_eq!(answer.status(), 200, "{name} {path}: {}", answer.in_words());
+            let has_it = answer
+                .body
+                .windows(has.len())
+                .any(|it| it == has.as_bytes());
+            assert!(has_it, "{name} {path} as {accept}: {has} is missing");
+        }
+    }
+}
+
 /// kubernetes-sigs/cluster-api#2652, kubernetes/kubernetes#97294: a server without its store still takes connections.
 /// kubernetes/kubernetes#127858: requests go to the one that died.
 #[tokio::test]
