@@ -26,7 +26,13 @@ fn list_of(group_version: &str, resources: &[&str]) -> Value {
     json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources})
 }
 
-/// How often each legacy list was asked for, by path.
+/// Waits until this path was asked for so often.
+async fn polled(peer: &FakePeer, path: &str, times: usize) {
+    let polled = tokio::time::timeout(Duration::from_secs(60), peer.polled(path, times)).await;
+    assert!(polled.is_ok(), "{path} was not asked for {times} times");
+}
+
+/// How often this path was asked for.
 fn asked(peer: &FakePeer, path: &str) -> usize {
     peer.polls().iter().filter(|it| it.target == path).count()
 }
@@ -74,7 +80,7 @@ async fn a_group_whose_list_was_404_or_lacked_something_for_a_moment_counts_as_s
     balancer.until("two are lacking", lacking(2)).await;
     // They are read again, and nothing else is.
     let seen = asked(&peer, "/apis/new.example.com/v1");
-    peer.polled("/apis/new.example.com/v1", seen + 2).await;
+    polled(&peer, "/apis/new.example.com/v1", seen + 2).await;
     assert!(asked(&peer, "/apis/apps/v1") > 1);
     assert_eq!(asked(&peer, "/apis/apps/v2"), 1);
     assert_eq!(asked(&peer, "/api/v1"), 1);
@@ -93,7 +99,7 @@ async fn a_group_whose_list_was_404_or_lacked_something_for_a_moment_counts_as_s
     };
     let before = lists();
     let rounds = asked(&peer, "/readyz");
-    peer.polled("/readyz", rounds + 15).await;
+    polled(&peer, "/readyz", rounds + 15).await;
     assert_eq!(lists(), before);
 }
 
@@ -187,7 +193,7 @@ async fn of_many_lists_that_are_lacking_a_few_are_read_again_at_a_time_and_all_i
     let pki = Pki::new();
     let merged = Merged::start(&pki).await;
     let _balancer = merged.found_out(&pki, Duration::from_millis(1)).await;
-    merged.peer.polled("/apis/g000.example.com/v1", 3).await;
+    polled(&merged.peer, "/apis/g000.example.com/v1", 3).await;
     let rounds = merged.rounds();
     let most = rounds[1..].iter().map(Vec::len).max();
     assert!(
@@ -216,7 +222,7 @@ async fn a_server_that_fails_to_answer_for_a_list_is_left_alone_for_a_while() {
     let balancer = merged.found_out(&pki, again).await;
     merged.status.store(503, Ordering::Relaxed);
     let (started, before) = (Instant::now(), merged.rounds());
-    merged.peer.polled("/readyz", before.len() + 60).await;
+    polled(&merged.peer, "/readyz", before.len() + 60).await;
     let after = merged.rounds();
     let count = |rounds: &[Vec<String>]| rounds.iter().map(Vec::len).sum::<usize>();
     let asked = count(&after) - count(&before);
