@@ -1,7 +1,7 @@
 //! `peerage gateway` in front of servers, in the same form as the servers themselves.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -21,6 +21,7 @@ pub struct GatewaySpec {
     believes_nobody: bool,
     /// It is not waited for until it is ready.
     never_ready: bool,
+    hosts: Option<PathBuf>,
     flags: Vec<String>,
 }
 
@@ -131,6 +132,12 @@ impl GatewaySpec {
         self
     }
 
+    /// Which looks names up in this file in place of `/etc/hosts`; it sees when that is written again in place.
+    pub fn hosts(mut self, file: &Path) -> Self {
+        self.hosts = Some(file.to_owned());
+        self
+    }
+
     /// Starts it with the certificates of a control plane; it is ready when this returns.
     pub async fn start(self, executable: &Path, pki: &Pki, directory: &Path) -> RunningGateway {
         let (address, admin) = (ports::free(), ports::free());
@@ -163,9 +170,13 @@ impl GatewaySpec {
         args.extend(self.upstream.map(|url| format!("--upstream={url}")));
         args.extend(self.peers.iter().map(|url| format!("--peer={url}")));
         args.extend(self.flags);
+        let program = match self.hosts {
+            Some(file) => with_hosts(&file, executable, &mut args),
+            None => executable.to_owned(),
+        };
         let daemon = DaemonSpec {
             name,
-            program: executable.to_owned(),
+            program,
             args,
             hostname: None,
             directory: directory.to_owned(),
@@ -179,4 +190,19 @@ impl GatewaySpec {
             admin,
         }
     }
+}
+
+/// A shell in a namespace of mounts, which becomes the program; the process id stays the same.
+fn with_hosts(file: &Path, executable: &Path, args: &mut Vec<String>) -> PathBuf {
+    let script =
+        r#"mount --bind "$1" /etc/hosts && shift && exec setpriv --pdeathsig KILL -- "$@""#;
+    let mut words = vec!["--mount", "--", "sh", "-c", script, "sh"];
+    if !nix::unistd::Uid::effective().is_root() {
+        words.splice(0..0, ["--user", "--map-root-user"]);
+    }
+    let mut all: Vec<String> = words.into_iter().map(str::to_owned).collect();
+    all.extend([file, executable].map(|it| it.display().to_string()));
+    all.append(args);
+    *args = all;
+    "unshare".into()
 }

@@ -281,6 +281,7 @@ async fn a_gateway_that_impersonates_says_who_asks_and_says_so_when_it_cannot() 
     let file = |name: &str| plane.pki().file(name).display().to_string();
     let flags = [
         "--identity=impersonate".to_owned(),
+        "--discovery-authorization-ttl=0".to_owned(),
         format!("--proxy-client-cert-file={}", file("gateway.crt")),
         format!("--proxy-client-key-file={}", file("gateway.key")),
     ];
@@ -305,6 +306,10 @@ async fn a_gateway_that_impersonates_says_who_asks_and_says_so_when_it_cannot() 
     for upgrade in paths::upgrades(older, newer) {
         audits_agree(&servers, &ways, &told, &upgrade, by).await;
         audits_agree(&servers, &ways, &upgrading, &upgrade, by).await;
+    }
+    for document in paths::documents(older) {
+        let compared = audits_agree(&servers, &ways, &told, &document, by).await;
+        println!("{}: {compared} agree", document.request.target);
     }
     for case in refused {
         for (name, way) in ways {

@@ -15,6 +15,7 @@ use crate::versions::{self, NEWER_ONLY};
 
 mod changes;
 mod handed;
+mod named;
 mod rotated;
 
 /// Two real servers of different versions that write down where they are.

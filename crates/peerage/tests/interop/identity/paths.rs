@@ -36,6 +36,19 @@ pub(super) fn upgrades<'a>(older: &'a Apiserver, newer: &'a Apiserver) -> [Path<
     })
 }
 
+/// Documents that a gateway has at hand.
+pub(super) fn documents(server: &Apiserver) -> [Path<'_>; 2] {
+    let rows = [
+        ("/apis", AGGREGATED, Over::Http2),
+        ("/openapi/v3", "application/json", Over::Http1),
+    ];
+    rows.map(|(target, accept, over)| Path {
+        request: Outgoing::get_as(target, accept),
+        server,
+        over,
+    })
+}
+
 #[tokio::test]
 async fn an_upgrade_is_the_clients_own_whatever_it_sends_with_it() {
     let gateways = GATEWAYS.get().await;
@@ -64,21 +77,13 @@ async fn whether_documents_may_be_read_is_asked_as_the_client_whatever_it_sends_
         start(plane, Gateway::beside(older).peer(newer).flags(&each_time)),
         start(plane, Gateway::balancing(&[older, newer]).flags(&each_time)),
     );
-    for (target, accept, over) in [
-        ("/apis", AGGREGATED, Over::Http2),
-        ("/openapi/v3", "application/json", Over::Http1),
-    ] {
-        let path = Path {
-            request: Outgoing::get_as(target, accept),
-            server: older,
-            over,
-        };
-        let (sidecar, balancer) = ([("sidecar", &*sidecar)], [("balancer", &*balancer)]);
-        let servers = [older, newer];
+    let (sidecar, balancer) = ([("sidecar", &*sidecar)], [("balancer", &*balancer)]);
+    let servers = [older, newer];
+    for path in documents(older) {
         let compared = tokio::join!(
             audits_agree(&servers, &sidecar, &everybody, &path, Told::Plainly),
             audits_agree(&servers, &balancer, &everybody, &path, Told::Plainly),
         );
-        println!("{target}: {compared:?} agree");
+        println!("{}: {compared:?} agree", path.request.target);
     }
 }

@@ -87,12 +87,12 @@ pub(super) fn is_ok_or_later(answer: &Answer) -> bool {
     is_ok(answer) || (answer.status() == 503 && answer.head.header("retry-after").is_some())
 }
 
-async fn get(gateway: &RunningGateway, target: &str) -> Answer {
+pub(super) async fn get(gateway: &RunningGateway, target: &str) -> Answer {
     let request = Outgoing::new("GET", target);
     gateway.client("admin").send(&request).await.unwrap()
 }
 
-async fn finds(gateway: &RunningGateway, kind: &str) -> Option<Value> {
+pub(super) async fn finds(gateway: &RunningGateway, kind: &str) -> Option<Value> {
     let state = gateway.own_state().await;
     let findings = state["findings"].as_array().unwrap().iter();
     findings.clone().find(|it| it["kind"] == kind).cloned()

@@ -1,15 +1,16 @@
-//! An address that another server takes over, and names that are looked up: what clients of gateways see, and what the
+//! An address that another server takes over, or that is taken off a list: what clients of gateways see, and what the
 //! gateways say of it.
 
 use peerage_testkit::cluster::until;
+use peerage_testkit::kube::leases::let_gateways_read;
 use peerage_testkit::kube::{
     Apiserver, ApiserverSpec, Backend, ControlPlane, Gateway, RunningGateway,
 };
 use peerage_testkit::wire::{Answer, Outgoing};
 use serde_json::{Value, json};
 
-use super::changes::{EVERYWHERE, Steady, is_ok, is_ok_or_later};
-use super::{PLANE, serving, source};
+use super::changes::{EVERYWHERE, Steady, finds, get, is_ok, is_ok_or_later};
+use super::{PLANE, serving};
 use crate::ours::start;
 use crate::versions::{self, NEWER_ONLY};
 
@@ -158,49 +159,59 @@ async fn an_address_that_another_server_takes_over_is_named_and_answers_nothing_
     .await;
 }
 
+/// The Lease of a server that was killed stays for an hour, and names the address that is another's by then.
 #[tokio::test]
-async fn servers_are_found_by_a_name_that_is_looked_up_and_one_that_is_none_costs_nothing() {
-    let plane = PLANE.get().await;
-    let (older, newer) = (plane.server("older"), plane.server("newer"));
-    let name =
-        |server: &Apiserver| format!("--peer-dns=localhost:{};zone=here", server.address().port());
-    let (older_name, newer_name) = (name(older), name(newer));
-    let nowhere = "--peer-dns=no-such-name.invalid:6443";
-    let sidecar = Gateway::beside(older).flags(&[&newer_name, nowhere]);
-    let balancer = Gateway::balancing(&[]).flags(&[&older_name, &newer_name, nowhere]);
-    let (sidecar, balancer) = tokio::join!(start(&plane, sidecar), start(&plane, balancer));
-    for (name, gateway) in [("sidecar", &sidecar), ("balancer", &balancer)] {
-        until(&format!("{name}: both serve"), || async {
-            let serving = serving(gateway).await;
-            [older, newer]
-                .iter()
-                .all(|it| serving.contains(&it.address().to_string()))
+async fn an_address_that_is_registered_under_two_names_is_named_and_asked_once() {
+    let plane = ControlPlane::on(Backend::Etcd("3.6")).start().await;
+    let (old, new) = (versions::older(), versions::newer());
+    let registers = |version: &str, name: &str| {
+        let spec = versions::kube_apiserver(version).named(name);
+        plane.start(spec.own_proxy())
+    };
+    let steady = plane.start(own(&plane, &old, "steady")).await;
+    let killed = registers(&old, "killed").await;
+    let_gateways_read(&steady).await;
+    let leases = ["--peers-from-leases"];
+    let (sidecar, balancer) = tokio::join!(
+        start(&plane, Gateway::beside(&steady).flags(&leases)),
+        start(&plane, Gateway::balancing(&[&steady]).flags(&leases)),
+    );
+    let gateways = [&sidecar, &balancer];
+    known(gateways, &killed, &old).await;
+    let clients = gateways.map(|gateway| Steady::asks(gateway, EVERYWHERE, is_ok));
+
+    killed.kill();
+    let spec = versions::kube_apiserver(&new).named("heir").own_proxy();
+    let heir = plane.start(spec.at(killed.address())).await;
+    for (gateway, way) in gateways.iter().zip(["sidecar", "balancer"]) {
+        let what = format!("{way}: two names of one address are found");
+        until(&what, || async {
+            finds(gateway, "one_address_two_ids").await.is_some()
         })
         .await;
-        until(
-            &format!("{name}: the name that is none is named"),
-            || async {
-                let dns = source(gateway, "dns").await;
-                dns["error"]
-                    .as_str()
-                    .is_some_and(|it| it.contains("no-such-name.invalid"))
-            },
-        )
-        .await;
-        for (target, expected) in [(NEWER_ONLY, 200), ("/api/v1/namespaces", 200)] {
-            let answer = gateway
-                .client("admin")
-                .send(&Outgoing::new("GET", target))
-                .await
-                .unwrap();
-            assert_eq!(
-                answer.status(),
-                expected,
-                "{name} {target}: {}",
-                answer.in_words()
-            );
+        println!(
+            "{way}: {}",
+            finds(gateway, "one_address_two_ids").await.unwrap()
+        );
+        gateway.serves(NEWER_ONLY).await;
+        let serving = serving(gateway).await;
+        let there = heir.address().to_string();
+        assert_eq!(
+            serving.iter().filter(|it| **it == there).count(),
+            1,
+            "{serving:?}"
+        );
+    }
+    for _ in 0..20 {
+        for gateway in gateways {
+            let answer = get(gateway, NEWER_ONLY).await;
+            assert!(is_ok(&answer), "{}", answer.in_words());
         }
-        println!("{name}: {}", source(gateway, "dns").await);
+    }
+    for (client, way) in clients.into_iter().zip(["sidecar", "balancer"]) {
+        client
+            .got_all(&format!("{way}: one address, two names"))
+            .await;
     }
 }
 
