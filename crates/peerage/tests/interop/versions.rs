@@ -68,6 +68,15 @@ pub(crate) fn merges_discovery(version: &str) -> bool {
     version.ends_with('*') || minor(version) >= 35
 }
 
+/// The older server, with its own proxy unless that ends it when a peer goes: before 1.35 it reads a nil error then.
+pub(crate) fn older_among_peers_that_go() -> ApiserverSpec {
+    let spec = kube_apiserver(&older()).named("older");
+    match merges_discovery(&older()) {
+        true => spec.own_proxy(),
+        false => spec,
+    }
+}
+
 /// Waits until the older server of a pair, by its own proxy, knows the newer one.
 pub(crate) async fn acquaint(older_server: &Apiserver) {
     if !merges_discovery(&older()) {

@@ -101,14 +101,14 @@ pub(super) async fn finds(gateway: &RunningGateway, kind: &str) -> Option<Value>
 /// They have one Lease and one endpoint key, in which each writes its own address over the other's.
 #[tokio::test]
 async fn two_real_servers_of_one_host_name_are_named_and_both_used() {
-    let older = versions::kube_apiserver(&versions::older()).named("older");
+    let older = versions::older_among_peers_that_go();
     let twin = || {
         versions::kube_apiserver(&versions::newer())
             .named("twin")
             .own_proxy()
     };
     let plane = ControlPlane::on(Backend::Etcd("3.6"));
-    let plane = plane.server(older.own_proxy()).start().await;
+    let plane = plane.server(older).start().await;
     let older = plane.server("older");
     let (one, other) = tokio::join!(plane.start(twin()), plane.start(twin()));
     let_gateways_read(older).await;
@@ -164,14 +164,14 @@ async fn until_without(gateway: &RunningGateway, gone: &Apiserver) {
 
 #[tokio::test]
 async fn a_server_known_by_its_lease_goes_and_comes_back_where_it_was_and_elsewhere() {
-    let older = versions::kube_apiserver(&versions::older()).named("older");
+    let older = versions::older_among_peers_that_go();
     let newer = || {
         versions::kube_apiserver(&versions::newer())
             .named("newer")
             .own_proxy()
     };
     let plane = ControlPlane::on(Backend::Etcd("3.6"));
-    let plane = plane.server(older.own_proxy()).start().await;
+    let plane = plane.server(older).start().await;
     let older = plane.server("older");
     let first = plane.start(newer()).await;
     let_gateways_read(older).await;
