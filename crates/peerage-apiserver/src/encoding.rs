@@ -20,6 +20,9 @@ pub(crate) enum Encoding {
 /// What a new Lease is written in.
 pub(crate) const LEASE_ENCODING: Encoding = Encoding::Protobuf;
 
+/// What a new endpoint key is written in.
+pub(crate) const ENDPOINT_ENCODING: Encoding = Encoding::Protobuf;
+
 impl Encoding {
     /// What a stored value is encoded in.
     pub(crate) fn of(value: &[u8]) -> Self {

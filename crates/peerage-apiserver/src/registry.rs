@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::cache::{Cache, KindCache};
-use crate::encoding::{self, Encoding, LEASE_ENCODING};
+use crate::encoding::{self, ENDPOINT_ENCODING, Encoding, LEASE_ENCODING};
 use crate::wire;
 pub use identity::server_id;
 pub(crate) use records::addresses;
@@ -198,14 +198,12 @@ impl Registry {
     }
 
     async fn renew_endpoint(&self, generation: i64) -> Result<(), StoreError> {
-        let address = self.identity.address;
-        let value = wire::endpoints(
-            &self.identity.id,
-            &address.ip().to_string(),
-            address.port(),
-            generation,
-        );
-        self.warn_of_double().await?;
+        let current = self.store.get(self.endpoint_key.clone()).await?;
+        if let Some(kv) = &current {
+            self.warn_of_double(kv);
+        }
+        let encoding = current.map_or(ENDPOINT_ENCODING, |kv| Encoding::of(&kv.value));
+        let value = endpoint(&self.identity, generation, encoding);
         let lease = self.store.lease_grant(ENDPOINT_TTL, None).await?;
         let written = self
             .store
@@ -278,6 +276,16 @@ impl Registry {
             "holderIdentity": self.holder, "leaseDurationSeconds": seconds, "renewTime": now(6),
         });
         lease
+    }
+}
+
+/// The value of this server's endpoint key.
+fn endpoint(identity: &Identity, generation: i64, encoding: Encoding) -> Vec<u8> {
+    let (id, address) = (&identity.id, identity.address);
+    let (ip, port) = (address.ip().to_string(), address.port());
+    match encoding {
+        Encoding::Protobuf => wire::endpoints(id, &ip, port, generation),
+        Encoding::Json => wire::endpoints_json(id, &ip, port, generation),
     }
 }
 

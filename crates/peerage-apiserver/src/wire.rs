@@ -3,7 +3,7 @@
 //!
 //! Of Endpoints only the fields that matter here are declared; readers skip the rest. Leases are declared whole, and
 //! `lease` turns them into JSON and back. What is written is byte for byte what kube-apiserver writes, which includes
-//! the empty members of the messages generated for Go.
+//! the empty members of the messages generated for Go. Endpoints in JSON are here too, for a record that was found in it.
 
 pub(crate) mod lease;
 
@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use peerage_core::protobuf::Envelope;
 pub(crate) use peerage_core::protobuf::MAGIC;
 use prost::Message;
+use serde_json::json;
 
 use crate::registry::IDENTITY_LABEL_OF_ENDPOINT;
 
@@ -254,6 +255,19 @@ pub(crate) fn endpoints(server: &str, ip: &str, port: u16, generation: i64) -> V
         }],
     };
     seal("v1", "Endpoints", &message)
+}
+
+/// The same in JSON.
+pub(crate) fn endpoints_json(server: &str, ip: &str, port: u16, generation: i64) -> Vec<u8> {
+    let record = json!({
+        "apiVersion": "v1", "kind": "Endpoints",
+        "metadata": {"generation": generation, "labels": {IDENTITY_LABEL_OF_ENDPOINT: server}},
+        "subsets": [{
+            "addresses": [{"ip": ip}],
+            "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+        }],
+    });
+    record.to_string().into_bytes()
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ mod services;
 mod versions;
 
 pub(crate) use commit::{
-    Committed, create, current, modify, reload, remove, unreadable, unreadable_of,
+    Committed, create, current, exists, modify, reload, remove, unreadable, unreadable_of,
 };
 pub(crate) use options::WriteOptions;
 pub(crate) use prepare::{Change, before_create, before_update, finished_terminating};

@@ -229,8 +229,8 @@ fn defaults_done_twice_are_done_once() {
 fn rules_of_a_later_version_are_not_those_of_an_earlier_one() {
     let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "s"}, "spec": {}});
     for (version, wanted) in [
-        ("1.34", json!({"partition": 0})),
-        ("1.35", json!({"partition": 0, "maxUnavailable": 1})),
+        ("1.36", json!({"partition": 0})),
+        ("1.37", json!({"partition": 0, "maxUnavailable": 1})),
     ] {
         let catalogue = Catalogue::load(version, &RuntimeConfig::default()).unwrap();
         let object = created(

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use peerage_store::{KeyValue, StoreError, StoreExt as _};
+use peerage_store::KeyValue;
 use tracing::{error, info};
 
 use super::{ENDPOINT_TTL, Registry, records};
@@ -48,16 +48,13 @@ impl Registry {
         None
     }
 
-    /// Says so if another server has written the endpoint key since this one did.
-    pub(super) async fn warn_of_double(&self) -> Result<(), StoreError> {
+    /// Says so if another server has written the endpoint key, which is this, since this one did.
+    pub(super) fn warn_of_double(&self, kv: &KeyValue) {
         let written = self.written.load(Ordering::Relaxed);
-        let Some(kv) = self.store.get(self.endpoint_key.clone()).await? else {
-            return Ok(());
-        };
         if written == 0 || kv.mod_revision == written {
-            return Ok(());
+            return;
         }
-        if let Some(other) = self.double_of(&kv) {
+        if let Some(other) = self.double_of(kv) {
             error!(
                 other,
                 id = &*self.identity.id,
@@ -65,7 +62,6 @@ impl Registry {
                 "another running server has this server's identity, and each is taken for the other; give one of them another name with --hostname-override and restart it"
             );
         }
-        Ok(())
     }
 
     /// The address in an endpoint key, if it is not this server's.

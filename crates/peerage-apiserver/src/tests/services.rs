@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures::future::join_all;
+use peerage_store::StoreExt as _;
 
 use super::*;
 
@@ -36,6 +37,42 @@ async fn no_two_services_of_two_servers_get_the_same() {
     };
     assert_eq!(field("/spec/clusterIP").len(), 100);
     assert_eq!(field("/spec/ports/0/nodePort").len(), 100);
+}
+
+#[tokio::test]
+async fn ranges_that_come_later_bring_no_family_of_addresses() {
+    let server = Server::new().await;
+    let cidr = json!({"metadata": {"name": "a"}, "spec": {"cidrs": ["fd00::/112"]}});
+    let cidrs = "/apis/networking.k8s.io/v1/servicecidrs";
+    server.create(cidrs, cidr).await.ok();
+    let made = server
+        .create(SERVICES, service("a", "ClusterIP"))
+        .await
+        .ok();
+    assert_eq!(made["spec"]["ipFamilies"], json!(["IPv4"]), "{made}");
+    let mut v6 = service("b", "ClusterIP");
+    v6["spec"]["ipFamilies"] = json!(["IPv6"]);
+    let answer = server.create(SERVICES, v6).await;
+    let (code, message) = answer.refusal();
+    assert_eq!(code, 422, "{message}");
+    assert!(message.contains("not configured"), "{message}");
+}
+
+#[tokio::test]
+async fn without_knowing_all_ranges_no_address_is_given() {
+    let store = memory();
+    let key = format!("{ROOT}/servicecidrs/kubernetes");
+    let value = crate::wire::seal(
+        "networking.k8s.io/v1",
+        "ServiceCIDR",
+        &crate::wire::Time::default(),
+    );
+    store.put(key.clone(), value, 0).await.unwrap();
+    let server = Server::of("1.37", store).await;
+    let answer = server.create(SERVICES, service("a", "ClusterIP")).await;
+    let (code, message) = answer.refusal();
+    assert_eq!(code, 500, "{message}");
+    assert!(message.contains(&key), "{message}");
 }
 
 #[tokio::test]

@@ -126,7 +126,22 @@ async fn nothing_comes_into_a_namespace_that_cannot_be_read() {
     assert_eq!(code, 500, "{message}");
     assert!(message.contains("/registry/namespaces/closed"), "{message}");
     let key = format!("{ROOT}/configmaps/closed/a");
-    assert_eq!(server.store.get(key).await.unwrap(), None);
+    assert_eq!(server.store.get(key.clone()).await.unwrap(), None);
+    let value = protobuf("ConfigMap");
+    server.store.put(key, value, 0).await.unwrap();
+    let answer = server.create(&path, config_map("a")).await;
+    assert_eq!(answer.body["reason"], "AlreadyExists", "{}", answer.body);
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_never_deleted_need_not_be_read() {
+    let store = memory();
+    let key = format!("{ROOT}/namespaces/default");
+    let value = protobuf("Namespace");
+    store.put(key.clone(), value, 0).await.unwrap();
+    let server = Server::of("1.37", store.clone()).await;
+    server.create(CONFIG_MAPS, config_map("a")).await.ok();
+    assert_eq!(store.get(key).await.unwrap().unwrap().version, 1);
 }
 
 #[tokio::test]

@@ -63,7 +63,7 @@ pub(crate) async fn create(
             .await
             .map_err(|e| call.store_error(&e))?
         {
-            Some(existing) => Err(exists(call, &own_name, Some(&existing))),
+            Some(existing) => Err(exists(call, &own_name, &existing)),
             None => Ok(Committed {
                 object: unstored(place, name, bytes),
                 deleted: false,
@@ -124,7 +124,7 @@ async fn insert(
         if let Some(OpResponse::Range(found)) = response.responses.first()
             && let Some(existing) = found.kvs.first()
         {
-            return Err(exists(call, own_name, Some(existing)));
+            return Err(exists(call, own_name, existing));
         }
         namespace = admission::seen(call, object, true).await?;
     }
@@ -414,9 +414,10 @@ fn pretended(current: &CachedObject, bytes: Bytes) -> KeyValue {
     }
 }
 
-fn exists(call: &Call, name: &str, current: Option<&KeyValue>) -> ApiError {
-    let terminating = current
-        .and_then(|kv| encoding::open(&kv.value).ok())
+/// 409 for an object that there is already.
+pub(crate) fn exists(call: &Call, name: &str, current: &KeyValue) -> ApiError {
+    let terminating = encoding::open(&current.value)
+        .ok()
         .and_then(|(json, _)| serde_json::from_slice::<Value>(&json).ok())
         .is_some_and(|o| o["metadata"]["deletionTimestamp"].is_string());
     if terminating {

@@ -162,12 +162,12 @@ impl Reserving<'_> {
     async fn all(&mut self, service: &mut Value) -> Result<(), ApiError> {
         let name = self.owner.name.clone();
         let spec = &mut service["spec"];
-        let ranges = range::of_cluster(self.call);
-        families(spec, &ranges).map_err(|e| self.invalid(&name, e))?;
+        let ranges = range::of_cluster(self.call)?;
+        families(spec, &ranges.first).map_err(|e| self.invalid(&name, e))?;
         if spec["clusterIP"] == "None" {
             spec["clusterIPs"] = json!(["None"]);
         } else {
-            self.address(spec, &ranges).await?;
+            self.address(spec, &ranges.all).await?;
         }
         let kind = spec["type"].as_str().unwrap_or_default();
         let balanced = kind == "LoadBalancer";

@@ -156,6 +156,30 @@ async fn a_server_that_was_killed_comes_back_at_another_address_without_waiting(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_key_is_written_in_the_encoding_it_was_found_in() {
+    let (site, store) = (Site::new(), Switch::new(Mode::There));
+    let key = format!("/registry/peerserverleases/{}", server_id("json"));
+    let left = json!({"kind": "Endpoints", "apiVersion": "v1"}).to_string();
+    let left = store.inner().create(key.clone(), left, 0).await.unwrap();
+    let server = site.start(site.options("1.37", "json", store.clone()));
+    let server = server.await;
+    until("the endpoint key is written", || async {
+        let kv = store.inner().get(key.clone()).await.unwrap().unwrap();
+        kv.mod_revision > left.mod_revision
+    })
+    .await;
+    let record = stored(store.inner(), &key).await.unwrap();
+    let address = server.running.address();
+    assert_eq!(
+        record,
+        json!({"apiVersion": "v1", "kind": "Endpoints",
+            "metadata": {"generation": 1, "labels": {"apiserverIdentity": server_id("json")}},
+            "subsets": [{"addresses": [{"ip": "127.0.0.1"}],
+                "ports": [{"name": "https", "port": address.port(), "protocol": "TCP"}]}]})
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn identity_leases_of_servers_long_gone_are_removed() {
     let (site, store) = (Site::new(), Switch::new(Mode::There));
     let lease = |namespace: &str, label: &str, renewed: &str| {

@@ -8,11 +8,14 @@ use std::time::{Duration, Instant};
 use peerage_etcd::{EtcdOptions, EtcdStore};
 use peerage_store::{KeyRange, RangeRequest, Store as _, StoreError, StoreExt as _};
 use peerage_testkit::cluster::until;
-use peerage_testkit::kube::{Backend, ControlPlane, Etcd, KubeApiserver};
+use peerage_testkit::kube::{Backend, ControlPlane, Etcd, KubeApiserver, PeerageApiserver};
 use peerage_testkit::pki::Pki;
+use peerage_testkit::process::ServerSpec;
 use peerage_testkit::simulation::{self, traffic};
+use peerage_testkit::wire::{Client, Outgoing};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
+use serde_json::{Value, json};
 
 use crate::ours::executable;
 
@@ -119,6 +122,111 @@ async fn on_etcd_3_5_nothing_is_lost_whatever_happens_to_it() {
     nothing_is_lost_on("3.5").await;
 }
 
+/// How long clients may wait for an answer while etcd is away, and how long the server may be taken for ready.
+const ANSWERED: Duration = Duration::from_secs(10);
+const READY: Duration = Duration::from_secs(8);
+/// What a busy machine may add to that.
+const BUSY: Duration = Duration::from_secs(5);
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn create(name: &str) -> Outgoing {
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+    Outgoing::new("POST", MAPS).json("application/json", &map)
+}
+
+/// What a client asks while etcd is away is answered 503 in time.
+async fn is_told_to_come_again(client: &Client, request: Outgoing) {
+    let since = Instant::now();
+    let answer = client.send(&request).await.unwrap();
+    let took = since.elapsed();
+    assert_eq!(answer.status(), 503, "{}", answer.in_words());
+    assert!(answer.head.header("retry-after").is_some(), "{request:?}");
+    assert!(took < ANSWERED + BUSY, "{request:?} took {took:?}");
+}
+
+/// The server says in time that it is not ready.
+async fn turns_red(client: &Client) {
+    let since = Instant::now();
+    until("it is not ready", || async {
+        let ready = client.send(&Outgoing::new("GET", "/readyz")).await;
+        ready.unwrap().status() == 500
+    })
+    .await;
+    let took = since.elapsed();
+    assert!(took < READY + BUSY, "{took:?}");
+}
+
+async fn clients_hear_in_time_that_it_is_away(version: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let pki = Pki::create(directory.path());
+    let etcd = Etcd::of(version).start(&pki, directory.path()).await;
+    let spec = ServerSpec::peer("ours", "1.37", &etcd.url());
+    let ours = PeerageApiserver::start(executable(), &pki, directory.path(), &spec).await;
+    let client = ours.client("admin");
+    assert_eq!(client.send(&create("there")).await.unwrap().status(), 201);
+    let watch = Outgoing::new("GET", &format!("{MAPS}?watch=1"));
+    let (_, mut watch) = client.open(&watch).await.unwrap();
+    let there = format!("{MAPS}/there");
+    for fault in ["killed", "paused"] {
+        match fault {
+            "killed" => etcd.kill(),
+            _ => etcd.pause(),
+        }
+        tokio::join!(
+            turns_red(&client),
+            is_told_to_come_again(&client, Outgoing::new("GET", &there)),
+            is_told_to_come_again(&client, Outgoing::new("GET", MAPS)),
+            is_told_to_come_again(&client, Outgoing::new("DELETE", &there)),
+            is_told_to_come_again(&client, create("meanwhile")),
+        );
+        match fault {
+            "killed" => etcd.restart().await,
+            _ => etcd.resume(),
+        }
+        until("it serves again", || async {
+            client.send(&create(fault)).await.unwrap().status() == 201
+        })
+        .await;
+        // The same watch tells of it.
+        loop {
+            let line = watch.line().await.unwrap().expect("the watch goes on");
+            let event: Value = serde_json::from_slice(&line).unwrap();
+            assert_ne!(event["type"], "ERROR", "{event}");
+            if event["object"]["metadata"]["name"] == fault {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn clients_hear_in_time_that_etcd_is_away_and_their_watches_go_on() {
+    tokio::join!(
+        clients_hear_in_time_that_it_is_away("3.6"),
+        clients_hear_in_time_that_it_is_away("3.5")
+    );
+}
+
+/// What an old revision is answered with: a list at it, and a watch from it.
+async fn answers_to_the_past(client: &Client) -> [Value; 2] {
+    let list = format!("{MAPS}?resourceVersion=2&resourceVersionMatch=Exact");
+    let list = client.send(&Outgoing::new("GET", &list)).await.unwrap();
+    let watch = format!("{MAPS}?watch=1&resourceVersion=2");
+    let (head, mut watch) = client.open(&Outgoing::new("GET", &watch)).await.unwrap();
+    let line = tokio::time::timeout(ANSWERED, watch.line()).await;
+    let line = line.expect("the watch says nothing").unwrap().unwrap();
+    let event: Value = serde_json::from_slice(&line).unwrap();
+    [
+        json!([list.status(), list.json()["reason"]]),
+        json!([
+            head.status,
+            event["type"],
+            event["object"]["code"],
+            event["object"]["reason"]
+        ]),
+    ]
+}
+
 /// How often the store has been compacted by its API servers.
 async fn compactions(store: &EtcdStore) -> i64 {
     let kv = store.get("compact_rev_key").await.unwrap();
@@ -139,7 +247,7 @@ async fn of_a_real_kube_apiserver_and_ours_one_compacts_and_the_other_takes_over
         .start()
         .await;
     let ours = plane.start_peerage(executable(), "ours", "1.37", &[INTERVAL]);
-    let _ours = ours.await;
+    let ours = ours.await;
     let store = EtcdStore::connect(EtcdOptions::new([plane.etcd().url()]))
         .await
         .unwrap();
@@ -157,6 +265,15 @@ async fn of_a_real_kube_apiserver_and_ours_one_compacts_and_the_other_takes_over
     let past = RangeRequest::new(KeyRange::prefix("/registry/")).at(2);
     let error = store.range(past).await.unwrap_err();
     assert!(matches!(error, StoreError::Compacted { .. }), "{error}");
+
+    // It remembers what it has seen itself, also of before.
+    plane.server("real").kill();
+    plane.server("real").restart().await;
+    let by_ours = answers_to_the_past(&ours.client("admin")).await;
+    let by_real = answers_to_the_past(&plane.server("real").client("admin")).await;
+    assert_eq!(by_ours, by_real);
+    let gone = json!([[410, "Expired"], [200, "ERROR", 410, "Expired"]]);
+    assert_eq!(json!(by_ours), gone);
 
     plane.server("real").kill();
     let now = compactions(&store).await;

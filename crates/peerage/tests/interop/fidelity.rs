@@ -1,7 +1,10 @@
 //! A real kube-apiserver with its own proxy and `peerage apiserver` on one etcd take each other for peers: each lists
 //! what the other serves, sends on what it lacks, says so when the other is away, and reads what the other has written.
 //!
-//! Each row runs with both as the older of the two. The newer one has an API turned off, so that requests go both ways. The real one stores JSON, so that both read the same roles.
+//! Each row runs with both as the older of the two. The newer one has an API turned off, so that requests go both ways.
+//! The real one stores JSON, so that both read the same roles.
+
+mod records;
 
 use std::collections::BTreeMap;
 
@@ -371,6 +374,12 @@ macro_rules! rows {
             #[tokio::test]
             async fn a_peer_that_is_killed_is_missed_and_found_again() {
                 super::a_peer_that_is_killed_is_missed_and_found_again(&Both::$start().await).await;
+            }
+
+            #[tokio::test]
+            async fn a_record_is_read_in_either_encoding_and_stays_in_the_one_it_was_found_in() {
+                let both = Both::$start().await;
+                super::records::stay_in_their_encoding(&both).await;
             }
 
             #[tokio::test]

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::cache::CachedObject;
 use crate::call::Call;
 use crate::error::ApiError;
-use crate::write::unreadable_of;
+use crate::write::{exists, unreadable_of};
 
 /// Namespaces that are never deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -59,7 +59,9 @@ pub(crate) async fn seen(call: &Call, new: &Value, stale: bool) -> Result<Option
             Err(error) => return Err(call.store_error(&error)),
         },
     };
-    if let Some(reason) = object.unreadable() {
+    if let Some(reason) = object.unreadable()
+        && !IMMORTAL.contains(&namespace)
+    {
         return Err(unreadable_of("namespaces", &place.prefix, &object, reason));
     }
     refuse_terminating(call, new, &object.parse().unwrap_or_default())?;
@@ -87,8 +89,22 @@ pub(super) async fn is_open(call: &Call, new: &Value) -> Result<(), ApiError> {
     let Some(served) = call.api().resources.get("", "v1", "namespaces") else {
         return Ok(());
     };
-    let Some(found) = super::find(call, ("", "v1", "namespaces"), namespace).await? else {
-        return Err(ApiError::not_found(&served.resource, namespace));
-    };
-    refuse_terminating(call, new, &found)
+    match super::find(call, ("", "v1", "namespaces"), namespace).await {
+        Ok(Some(found)) => refuse_terminating(call, new, &found),
+        Ok(None) => Err(ApiError::not_found(&served.resource, namespace)),
+        // It is there and stays, whatever it says.
+        Err(unread) if unread.code() == 500 && IMMORTAL.contains(&namespace) => Ok(()),
+        // Where there is one of that name nothing is made, whatever the namespace says.
+        Err(unread) if unread.code() == 500 => Err(taken(call, new).await?.unwrap_or(unread)),
+        Err(error) => Err(error),
+    }
+}
+
+/// 409, if the store has an object of the new one's name.
+async fn taken(call: &Call, new: &Value) -> Result<Option<ApiError>, ApiError> {
+    let name = new["metadata"]["name"].as_str().unwrap_or_default();
+    let key = format!("{}{}", call.place()?.prefix, call.name_of(name));
+    let current = call.api().store.get(key).await;
+    let current = current.map_err(|e| call.store_error(&e))?;
+    Ok(current.map(|kv| exists(call, name, &kv)))
 }

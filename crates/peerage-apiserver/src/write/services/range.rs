@@ -5,6 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use serde_json::Value;
 
 use crate::call::Call;
+use crate::error::ApiError;
+use crate::write::unreadable_of;
+
+const PLURAL: &str = "servicecidrs";
+/// The object of the ranges that the cluster began with (`--service-cluster-ip-range`).
+const FIRST: &str = "kubernetes";
 
 /// Addresses that are counted out when drawing at random finds none; an IPv6 range would take for ever.
 const COUNTED: u128 = 1 << 16;
@@ -17,22 +23,54 @@ pub(super) struct Range {
     v6: bool,
 }
 
-/// The ranges of the cluster, in the order of their names; those that are on their way out give nothing.
-pub(super) fn of_cluster(call: &Call) -> Vec<Range> {
+/// The ranges of the cluster.
+pub(super) struct Ranges {
+    /// All, in the order of their objects' names.
+    pub(super) all: Vec<Range>,
+    /// Those that the cluster began with, which decide on the families of addresses.
+    pub(super) first: Vec<Range>,
+}
+
+/// The ranges of the cluster; those that are on their way out or not ready give nothing. What cannot be read may be any.
+pub(super) fn of_cluster(call: &Call) -> Result<Ranges, ApiError> {
+    let (mut all, mut first) = (Vec::new(), Vec::new());
     let resources = &call.api().resources;
-    let Some(place) = resources
-        .get("networking.k8s.io", "v1", "servicecidrs")
-        .and_then(|served| served.place.as_ref())
-    else {
+    let place = resources
+        .get("networking.k8s.io", "v1", PLURAL)
+        .and_then(|served| served.place.as_ref());
+    let objects = place.map(|place| (place, place.cache.snapshot("", 0).objects));
+    for (place, object) in objects
+        .iter()
+        .flat_map(|(p, all)| all.iter().map(|o| (*p, o)))
+    {
+        if let Some(reason) = object.unreadable() {
+            return Err(unreadable_of(PLURAL, &place.prefix, object, reason));
+        }
+        let ranges = of_object(&object.parse().unwrap_or_default());
+        if &*object.name == FIRST {
+            first.clone_from(&ranges);
+        }
+        all.extend(ranges);
+    }
+    if first.is_empty() {
+        first.clone_from(&all);
+    }
+    Ok(Ranges { all, first })
+}
+
+fn of_object(object: &Value) -> Vec<Range> {
+    let conditions = object["status"]["conditions"].as_array();
+    let ready = conditions.into_iter().flatten();
+    // Without that condition nobody judges it.
+    let ready = ready
+        .filter(|it| it["type"] == "Ready")
+        .all(|it| it["status"] == "True");
+    if !ready || !object["metadata"]["deletionTimestamp"].is_null() {
         return Vec::new();
-    };
-    let objects = place.cache.snapshot("", 0).objects;
-    let objects = objects.iter().filter_map(|o| o.parse::<Value>());
-    objects
-        .filter(|o| o["metadata"]["deletionTimestamp"].is_null())
-        .flat_map(|o| o["spec"]["cidrs"].as_array().cloned().unwrap_or_default())
-        .filter_map(|cidr| Range::parse(cidr.as_str()?))
-        .collect()
+    }
+    let cidrs = object["spec"]["cidrs"].as_array();
+    let cidrs = cidrs.into_iter().flatten().filter_map(Value::as_str);
+    cidrs.filter_map(Range::parse).collect()
 }
 
 impl Range {
@@ -98,6 +136,8 @@ impl Range {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -116,6 +156,25 @@ mod tests {
         assert!(!range.contains("10.0.0.0".parse().expect("an address")));
         assert!(!range.contains("10.0.0.7".parse().expect("an address")));
         assert!(!range.contains("::a00:1".parse().expect("an address")));
+    }
+
+    #[test]
+    fn an_object_gives_its_ranges_while_it_is_ready_and_stays() {
+        let object = |metadata: Value, status: Value| {
+            let cidrs = json!(["10.0.0.0/24", "fd00::/112", "x"]);
+            json!({"metadata": metadata, "spec": {"cidrs": cidrs}, "status": status})
+        };
+        let ready = |status| json!({"conditions": [{"type": "Ready", "status": status}]});
+        let going = json!({"deletionTimestamp": "2026-11-30T10:00:00Z"});
+        for (object, count) in [
+            (object(json!({}), json!({})), 2),
+            (object(json!({}), ready("True")), 2),
+            (object(json!({}), ready("False")), 0),
+            (object(going, ready("True")), 0),
+            (json!({}), 0),
+        ] {
+            assert_eq!(of_object(&object).len(), count, "{object}");
+        }
     }
 
     #[test]
