@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::{FRONTS, get, header, send, version};
+use crate::versions::NEWER_ONLY;
 
 /// What the gateway says of a server.
 async fn peer(gateway: &RunningGateway, odd: &Odd) -> Value {
