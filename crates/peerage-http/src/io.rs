@@ -31,6 +31,8 @@ pub(crate) struct Traffic {
     waits: Mutex<Vec<Waker>>,
     /// Rings with the first write after the first read, which in HTTP/2 acknowledges the SETTINGS.
     pub(crate) acknowledged: Notify,
+    /// Rings when the connection's socket is let go of.
+    pub(crate) gone: Notify,
 }
 
 impl Traffic {
@@ -44,6 +46,7 @@ impl Traffic {
             unwritten: AtomicUsize::new(0),
             waits: Mutex::default(),
             acknowledged: Notify::new(),
+            gone: Notify::new(),
         })
     }
 
@@ -159,6 +162,12 @@ pub(crate) struct Observed<S> {
 impl<S> Observed<S> {
     pub(crate) fn new(stream: S, traffic: Arc<Traffic>) -> Self {
         Self { stream, traffic }
+    }
+}
+
+impl<S> Drop for Observed<S> {
+    fn drop(&mut self) {
+        self.traffic.gone.notify_one();
     }
 }
 

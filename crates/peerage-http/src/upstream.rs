@@ -12,7 +12,8 @@
 //! bodies in whatever encoding they have. Nothing is followed, rewritten or unpacked.
 //!
 //! Retries, all before the first byte of an answer: a request that the server certainly has not looked at
-//! (GOAWAY, REFUSED_STREAM, a pooled connection that was already closed) goes over another connection, a safe
+//! (GOAWAY, REFUSED_STREAM, a pooled connection that was already closed) goes over another connection, the last time
+//! over a new one that it has to itself until its answer begins, so that no other request has it turned away again; a safe
 //! one also once when a used connection broke under it. Everything else is the caller's decision, who gets the
 //! request back when that is harmless (see [`SendError::take_request`]).
 //!
@@ -45,7 +46,7 @@ use begun::{Begun, is_short};
 use connect::Opened;
 use error::{Cause, exchange_cause};
 use interim::{Interim, TooMany};
-use pool::{Lease, NoPlace, Place, Pool, Sender};
+use pool::{Lease, NoPlace, Place, Pool, Sender, Wanted};
 use replay::Replay;
 
 /// How often a request that was turned away unseen is sent again.
@@ -58,8 +59,11 @@ pub struct UpstreamOptions {
     pub address: String,
     /// How to connect: trusted CAs, expected name, own certificate.
     pub tls: ClientTls,
-    /// Connections at one time.
+    /// Connections at one time, and as many again that take no more requests and still carry answers.
     pub max_connections: usize,
+    /// Whether each request has a connection to itself until its answer begins: for requests that have servers close the
+    /// connection that they come over.
+    pub alone_until_answered: bool,
     /// Requests at one time on one HTTP/2 connection; less if the server allows less.
     pub max_streams_per_connection: usize,
     /// Requests that may wait for a connection.
@@ -99,6 +103,7 @@ impl UpstreamOptions {
             address: address.into(),
             tls,
             max_connections: 128,
+            alone_until_answered: false,
             max_streams_per_connection: 100,
             max_waiting: 10_000,
             queue_timeout: Duration::from_secs(10),
@@ -121,10 +126,12 @@ impl UpstreamOptions {
 #[cfg(any(test, feature = "testing"))]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UpstreamStats {
-    /// Open connections.
+    /// Connections that take requests.
     pub connections: usize,
     /// Connections being opened.
     pub opening: usize,
+    /// Connections that take no more requests and still carry answers.
+    pub closing: usize,
     /// Requests waiting for a connection.
     pub waiting: usize,
     /// Requests on HTTP/2 connections.
@@ -161,7 +168,7 @@ impl To {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.pool.close();
+        self.pool.shut();
     }
 }
 
@@ -275,7 +282,7 @@ impl Upstream {
         replay: &Replay,
     ) -> Result<Response, SendError> {
         let mut sent = false;
-        let mut from_id = 0;
+        let mut wanted = Wanted::default();
         let mut second_chance = head.method.is_safe();
         let mut retries = RETRIES;
         let mut before = None;
@@ -284,12 +291,12 @@ impl Upstream {
                 // The body is as the client sent it: what kept it from being sent whole is to blame.
                 break before.unwrap_or_else(|| self.error(Cause::RequestBody, None));
             };
-            let lease = match self.0.pool.place(from_id).await {
+            let lease = match self.0.pool.place(wanted).await {
                 Ok(lease) => lease,
                 Err(none) => break self.no_place(none),
             };
             let reused = lease.reused;
-            let error = match self.exchange(to, lease, head, body).await {
+            let error = match self.exchange(to, lease, head, body, replay).await {
                 Ok(response) => return Ok(response),
                 Err(error) => error,
             };
@@ -301,7 +308,10 @@ impl Upstream {
             }
             before = Some(error);
             retries -= 1;
-            from_id = Pool::next_id();
+            wanted = Wanted {
+                from_id: Pool::next_id(),
+                new: retries == 0,
+            };
         };
         Err(failed.with_sent(sent))
     }
@@ -341,14 +351,17 @@ impl Upstream {
             }
         });
         let (head, body) = request.into_parts();
+        let replay = Replay::new(body);
         let limit = self.0.options.first_byte_timeout;
+        let body = replay.read().unwrap_or_else(body::empty);
         let request = http1_request(to, &head, body);
         match timeout(limit, sender.send_request(request)).await {
             Ok(Ok(response)) => {
+                replay.commit();
                 Ok(response.map(|body| body::guarded(body::boxed(body), Held(sender))))
             }
             Ok(Err(error)) => Err(self
-                .error(exchange_cause(&error), Some(error.into()))
+                .error(exchange_cause(&error, replay.broke()), Some(error.into()))
                 .with_sent(true)),
             Err(_) => Err(self.error(Cause::FirstByte, None).with_sent(true)),
         }
@@ -360,6 +373,7 @@ impl Upstream {
         lease: Lease,
         head: &http::request::Parts,
         body: Body,
+        replay: &Replay,
     ) -> Result<Response, SendError> {
         let Lease {
             sender, mut place, ..
@@ -369,7 +383,9 @@ impl Upstream {
             let response = match sender {
                 Sender::Http2(mut sender) => {
                     let request = http2_request(to, head, body).map_err(Failed::Unfit)?;
-                    sender.try_send_request(request).await?
+                    let response = sender.try_send_request(request).await?;
+                    place.answered();
+                    response
                 }
                 Sender::Http1(mut sender) => {
                     let mut request = http1_request(to, head, body);
@@ -387,13 +403,13 @@ impl Upstream {
         };
         match timeout(self.0.options.first_byte_timeout, answer).await {
             Ok(Ok(begun)) => Ok(begun.receive(place)),
-            Ok(Err(failed)) => Err(self.failed_exchange(failed, &place)),
+            Ok(Err(failed)) => Err(self.failed_exchange(failed, &place, replay)),
             Err(_) => Err(self.error(Cause::FirstByte, None).with_sent(true)),
         }
         .map_err(|error| error.with_connection(connection))
     }
 
-    fn failed_exchange(&self, failed: Failed, place: &Place) -> SendError {
+    fn failed_exchange(&self, failed: Failed, place: &Place, replay: &Replay) -> SendError {
         let (unsent, error) = match failed {
             Failed::Unfit(error) => {
                 return self.error(Cause::NotForwarded, Some(error.into()));
@@ -405,7 +421,7 @@ impl Upstream {
             }
             Failed::Http { unsent, error } => (unsent, error),
         };
-        let cause = exchange_cause(&error);
+        let cause = exchange_cause(&error, replay.broke());
         use Cause::{Closed, EndedHere, GoAway, PingTimeout};
         if matches!(cause, Closed | PingTimeout | EndedHere | GoAway) {
             place.retire();

@@ -2,19 +2,21 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::UpstreamOptions;
 use super::error::{Cause, tls_cause, tls_detail};
+use super::interim::Counted;
 use crate::io::{Observed, Traffic};
 use crate::tls::noting_doubted;
 use crate::{Body, BoxError};
@@ -30,7 +32,32 @@ pub(super) type Http2 = http2::SendRequest<Body>;
 /// A new connection, not driven by a task yet.
 pub(super) enum Opened {
     Http1(Http1, Box<http1::Connection<Io, Body>>),
-    Http2(Http2, http2::Connection<Io, Body, TokioExecutor>),
+    Http2(Http2, http2::Connection<Io, Body, Tasks>, Tasks),
+}
+
+/// Runs the tasks of an HTTP/2 connection. The first one is the connection itself, which lives as long as its streams and
+/// so longer than what hands requests to it; with it they all end.
+#[derive(Clone, Default)]
+pub(super) struct Tasks(Arc<OnceLock<AbortHandle>>);
+
+impl Tasks {
+    /// Ends the connection, whatever is on it.
+    pub(super) fn end(&self) {
+        if let Some(connection) = self.0.get() {
+            connection.abort();
+        }
+    }
+}
+
+impl<F> hyper::rt::Executor<F> for Tasks
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, task: F) {
+        let task = tokio::spawn(task);
+        self.0.get_or_init(|| task.abort_handle());
+    }
 }
 
 /// Why there is no connection.
@@ -78,6 +105,9 @@ pub(super) async fn open(
         }
     };
     match timeout(options.handshake_timeout, handshake).await {
+        Ok(Ok(Opened::Http2(_, connection, _))) if connection.current_max_send_streams() == 0 => {
+            Err(Failure::new(Cause::Handshake, NO_REQUESTS))
+        }
         Ok(Ok(opened)) => Ok((opened, certificate)),
         Ok(Err(error)) => Err(Failure::new(Cause::Handshake, error)),
         Err(_) => Err(Failure::timed_out(Cause::Handshake)),
@@ -154,10 +184,15 @@ async fn secure(
         Ok((Ok(stream), _)) => {
             let session = stream.get_ref().1;
             let certificates = session.peer_certificates().unwrap_or_default();
+            let certificate = certificates.first().cloned();
+            let http2 = session.alpn_protocol() == Some(b"h2");
             Ok(Secured {
-                http2: session.alpn_protocol() == Some(b"h2"),
-                certificate: certificates.first().cloned(),
-                stream: Box::new(stream),
+                http2,
+                certificate,
+                stream: match http2 {
+                    true => Box::new(Counted::new(stream)),
+                    false => Box::new(stream),
+                },
             })
         }
     }
@@ -183,7 +218,8 @@ async fn open_http2(
         .unwrap_or(u32::MAX)
         .max(1);
     let window = options.stream_window.clamp(1 << 16, 1 << 24);
-    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+    let tasks = Tasks::default();
+    let (sender, connection) = http2::Builder::new(tasks.clone())
         .timer(TokioTimer::new())
         .initial_stream_window_size(window)
         // Room for every stream: answers that nobody reads must not hold up the others (hyperium/hyper #2899).
@@ -200,8 +236,12 @@ async fn open_http2(
     // The server's SETTINGS say how many streams it allows. They come with its first bytes; a server that keeps
     // silent is used all the same.
     let _ = timeout(SETTINGS_WAIT, traffic.acknowledged.notified()).await;
-    Ok(Opened::Http2(sender, connection))
+    Ok(Opened::Http2(sender, connection, tasks))
 }
+
+/// What is wrong with a server that takes connections and nothing on them.
+const NO_REQUESTS: &str =
+    "it allows no requests on a connection (SETTINGS_MAX_CONCURRENT_STREAMS is 0)";
 
 /// Bytes that are read from a server at once: two TLS records.
 const READ: usize = 32 << 10;

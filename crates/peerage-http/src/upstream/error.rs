@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustls::pki_types::CertificateDer;
 
+use super::interim::TOO_MANY;
 use crate::tls::names;
 use crate::{BoxError, Request};
 
@@ -343,15 +344,31 @@ pub(crate) fn tls_detail(
     }
 }
 
-/// What hyper's error about a request on an established connection means.
-pub(crate) fn exchange_cause(error: &hyper::Error) -> Cause {
-    let h2 = std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |e| {
-        e.source()
-    })
-    .find_map(|e| e.downcast_ref::<h2::Error>());
+/// What hyper's error about a request on an established connection means, its body having broken off or not.
+///
+/// hyper calls its own failures those of its user, too: that its task went away with the connection, or that it reset a
+/// stream. Whether the client is to blame, only who reads the client's body can tell.
+pub(crate) fn exchange_cause(error: &hyper::Error, body_broke: bool) -> Cause {
+    let mut sources =
+        std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |e| {
+            e.source()
+        });
+    let is_too_many = |e: &io::Error| e.kind() == TOO_MANY;
     if error.is_timeout() {
         return Cause::PingTimeout;
     }
+    if sources
+        .clone()
+        .filter_map(|e| e.downcast_ref())
+        .any(is_too_many)
+    {
+        return Cause::BadAnswer;
+    }
+    let h2 = sources.find_map(|e| e.downcast_ref::<h2::Error>());
+    let our_own = match body_broke || error.is_body_write_aborted() {
+        true => Cause::RequestBody,
+        false => Cause::EndedHere,
+    };
     match h2 {
         Some(h2)
             if h2.is_go_away() && h2.is_remote() && h2.reason() == Some(h2::Reason::NO_ERROR) =>
@@ -364,12 +381,12 @@ pub(crate) fn exchange_cause(error: &hyper::Error) -> Cause {
         },
         // Our own library resets what breaks the protocol, hyper what its user gave up.
         Some(h2) if h2.is_reset() && h2.is_library() => Cause::BadAnswer,
-        Some(h2) if h2.is_reset() => Cause::RequestBody,
+        Some(h2) if h2.is_reset() => our_own,
         Some(h2) if h2.is_go_away() && h2.is_library() => match h2.reason() {
             Some(h2::Reason::ENHANCE_YOUR_CALM) => Cause::EndedHere,
             _ => Cause::BadAnswer,
         },
-        _ if error.is_user() => Cause::RequestBody,
+        _ if error.is_user() => our_own,
         _ if error.is_parse() => Cause::BadAnswer,
         _ => Cause::Closed,
     }

@@ -36,6 +36,8 @@ pub(super) struct State {
     whole: bool,
     reader: u64,
     ended: bool,
+    /// Whether it ended with an error.
+    broke: bool,
     /// Whether it will not be read from its start again, so that what has been read is let go of.
     committed: bool,
 }
@@ -58,6 +60,7 @@ impl Replay {
             whole: true,
             reader: 0,
             ended: false,
+            broke: false,
             committed: false,
         };
         Replay::Body(Arc::new(Mutex::new(state)))
@@ -79,6 +82,14 @@ impl Replay {
             shared: shared.clone(),
         };
         Some(reader.boxed_unsync())
+    }
+
+    /// Whether the body broke off before its end.
+    pub(super) fn broke(&self) -> bool {
+        match self {
+            Replay::Empty => false,
+            Replay::Body(shared) => lock(shared).broke,
+        }
     }
 
     /// Lets go of what has been read, now and from now on: the body will not be needed again.
@@ -212,6 +223,7 @@ impl http_body::Body for Reader {
             None => state.ended = true,
             Some(Err(_)) => {
                 state.ended = true;
+                state.broke = true;
                 state.forget();
             }
             Some(Ok(frame)) => state.keep(frame),

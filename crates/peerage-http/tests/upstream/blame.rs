@@ -1,23 +1,14 @@
 //! Whose fault a failure is: the client's, the server's, or our own side's.
 
-use std::net::SocketAddr;
-
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use peerage_http::{Request, Response, ServerOptions, ServerTls, body, full};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use peerage_http::{Response, ServerOptions, body, full};
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
 
 use crate::common::{Ca, LONG, get, serve, upstream};
-
-fn post(body: peerage_http::Body) -> Request {
-    let mut request = get("/");
-    *request.method_mut() = http::Method::POST;
-    *request.body_mut() = body;
-    request
-}
+use crate::frames::{
+    CONTINUATION, DATA, END_HEADERS, HEADERS, OK, RESET, SETTINGS, post, raw_http2,
+};
 
 #[tokio::test]
 async fn a_body_that_breaks_off_is_its_senders_fault() {
@@ -130,91 +121,4 @@ async fn a_connection_that_our_own_side_ends_does_not_make_the_server_silent() {
         assert_eq!(error.reason(), reason, "{error:?}");
         assert!(!error.is_silence() && !error.is_senders_fault());
     }
-}
-
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RESET: u8 = 3;
-const SETTINGS: u8 = 4;
-const CONTINUATION: u8 = 9;
-const END_HEADERS: u8 = 4;
-/// `:status: 200` of the static table.
-const OK: &[u8] = &[0x88];
-
-struct Received {
-    kind: u8,
-    stream: u32,
-    /// Frames of its kind on its stream before it.
-    before: usize,
-}
-
-impl Received {
-    fn first_of_stream(&self) -> bool {
-        self.before == 0
-    }
-}
-
-#[derive(Default)]
-struct Answers(Vec<u8>);
-
-impl Answers {
-    fn push(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-        self.0.extend_from_slice(&length[1..]);
-        self.0.extend_from_slice(&[kind, flags]);
-        self.0.extend_from_slice(&stream.to_be_bytes());
-        self.0.extend_from_slice(payload);
-    }
-}
-
-/// A server of frames: what it says to each is up to this function.
-async fn raw_http2<F>(tls: ServerTls, react: F) -> SocketAddr
-where
-    F: Fn(&Received, &mut Answers) + Clone + Send + 'static,
-{
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let acceptor = TlsAcceptor::from(tls.config().unwrap());
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let (acceptor, react) = (acceptor.clone(), react.clone());
-            tokio::spawn(async move {
-                let mut stream = acceptor.accept(stream).await.unwrap();
-                let mut preface = [0; 24];
-                stream.read_exact(&mut preface).await.unwrap();
-                let mut first = Answers::default();
-                first.push(SETTINGS, 0, 0, &[]);
-                stream.write_all(&first.0).await.unwrap();
-                let mut seen = std::collections::HashMap::new();
-                while let Some((kind, flags, id)) = read_frame(&mut stream).await {
-                    let mut answers = Answers::default();
-                    if kind == SETTINGS && flags == 0 {
-                        answers.push(SETTINGS, 1, 0, &[]);
-                    }
-                    let before = seen.entry((kind, id)).or_insert(0);
-                    let frame = Received {
-                        kind,
-                        stream: id,
-                        before: std::mem::replace(before, *before + 1),
-                    };
-                    react(&frame, &mut answers);
-                    if stream.write_all(&answers.0).await.is_err() {
-                        return;
-                    }
-                    let _ = stream.flush().await;
-                }
-            });
-        }
-    });
-    address
-}
-
-async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> Option<(u8, u8, u32)> {
-    let mut head = [0; 9];
-    stream.read_exact(&mut head).await.ok()?;
-    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-    let mut payload = vec![0; length as usize];
-    stream.read_exact(&mut payload).await.ok()?;
-    let id = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
-    Some((head[3], head[4], id))
 }

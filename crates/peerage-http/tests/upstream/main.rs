@@ -6,7 +6,9 @@ mod blame;
 #[path = "../common/mod.rs"]
 mod common;
 mod faults;
+mod frames;
 mod pool;
+mod turned_away;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -9,14 +9,13 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::super::connect::{self, Failure, Http1, Http2, Opened};
+use super::super::connect::{self, Failure, Http1, Http2, Opened, Tasks};
 use super::place::Vitals;
-use super::{Idle, NEXT_ID, Pool, Shared, State};
+use super::{Closing, Idle, NEXT_ID, Pool, Shared, State};
 use crate::io::Traffic;
 
 type H1Connection = hyper::client::conn::http1::Connection<connect::Io, crate::Body>;
-type H2Connection =
-    hyper::client::conn::http2::Connection<connect::Io, crate::Body, hyper_util::rt::TokioExecutor>;
+type H2Connection = hyper::client::conn::http2::Connection<connect::Io, crate::Body, Tasks>;
 
 /// A connection that runs as long as this is polled.
 type Driven = BoxFuture<'static, ()>;
@@ -35,6 +34,7 @@ impl Pool {
         state.failed_at = Some(Instant::now());
         drop(state);
         self.freed.notify_waiters();
+        self.opened.notify_waiters();
     }
 
     fn add(self: &Arc<Self>, opened: Opened, generation: u64, traffic: Arc<Traffic>) {
@@ -51,16 +51,21 @@ impl Pool {
             Opened::Http1(sender, connection) => {
                 self.add_http1(&mut state, sender, *connection, vitals)
             }
-            Opened::Http2(sender, connection) => {
-                self.add_http2(&mut state, sender, connection, vitals)
+            Opened::Http2(sender, connection, tasks) => {
+                self.add_http2(&mut state, (sender, connection, tasks), vitals)
             }
         };
         let places = places.min(state.waiting);
         let need = state.waiting - places;
         let attempts = self.grow(&mut state, need);
+        let for_new = state.waiting_for_new > 0;
         drop(state);
         tokio::spawn(driven);
         attempts.into_iter().for_each(Attempt::start);
+        if for_new {
+            self.opened.notify_one();
+            return;
+        }
         for _ in 0..places {
             self.freed.notify_one();
         }
@@ -79,15 +84,17 @@ impl Pool {
             vitals: vitals.clone(),
         });
         let pool = self.clone();
-        let driven = async move { pool.drive(pin!(connection), &vitals).await };
+        let driven = async move {
+            pool.drive(pin!(connection), &vitals).await;
+            pool.close(&vitals, None);
+        };
         (1, Box::pin(driven))
     }
 
     fn add_http2(
         self: &Arc<Self>,
         state: &mut State,
-        sender: Http2,
-        mut connection: H2Connection,
+        (sender, mut connection, tasks): (Http2, H2Connection, Tasks),
         vitals: Arc<Vitals>,
     ) -> (usize, Driven) {
         state.speaks_http2 = Some(true);
@@ -106,14 +113,23 @@ impl Pool {
                 polled
             });
             pool.drive(pin!(driven), &vitals).await;
+            // It waits for this to be dropped.
+            drop(connection);
+            pool.close(&vitals, Some(tasks));
+            vitals.gone().await;
+            pool.state().closing.retain(|it| it.id != vitals.id);
         };
-        let places = allowed.min(self.options.max_streams_per_connection);
+        let places = match self.options.alone_until_answered {
+            true => 1,
+            false => allowed.min(self.options.max_streams_per_connection),
+        };
         (places, Box::pin(driven))
     }
 
-    /// Runs a connection to its end, which comes when it has been idle for long or is not wanted any more.
+    /// Runs a connection until it takes no more requests: the server closes it, it has been idle for long, or it is not
+    /// wanted any more.
     async fn drive(
-        self: Arc<Self>,
+        &self,
         mut connection: Pin<&mut impl Future<Output = hyper::Result<()>>>,
         vitals: &Vitals,
     ) {
@@ -134,18 +150,37 @@ impl Pool {
         if self.forget(vitals.id) {
             self.ended.notify_one();
         }
-        self.state().open -= 1;
-        self.freed.notify_waiters();
+    }
+
+    /// Counts a connection as open no more, but as closing if its tasks go on.
+    fn close(&self, vitals: &Vitals, tasks: Option<Tasks>) {
+        let mut state = self.state();
+        state.open -= 1;
+        let id = vitals.id;
+        state
+            .closing
+            .extend(tasks.map(|tasks| Closing { id, tasks }));
+        let too_many = match state.closing.len() > self.options.max_connections {
+            true => state.closing.pop_front(),
+            false => None,
+        };
+        drop(state);
+        self.ring();
+        self.opened.notify_one();
+        if let Some(longest) = too_many {
+            tracing::debug!(
+                address = self.options.address,
+                "an upstream connection that was closing for long was ended"
+            );
+            longest.tasks.end();
+        }
     }
 
     fn let_go_if_idle(&self, vitals: &Vitals) {
         let stale = !vitals.is_usable(self.options.tls.generation());
-        let limit = if stale {
-            Duration::ZERO
-        } else {
-            self.options.idle_timeout
-        };
-        if vitals.idle_for().is_some_and(|idle| idle >= limit) {
+        let limit = self.options.idle_timeout;
+        // What is on one that may not be used any more goes on without the pool.
+        if stale || vitals.idle_for().is_some_and(|idle| idle >= limit) {
             self.forget(vitals.id);
         }
     }

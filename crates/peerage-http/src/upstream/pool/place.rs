@@ -21,6 +21,8 @@ pub(in crate::upstream) struct Vitals {
     allowed: AtomicUsize,
     retired: AtomicBool,
     used: AtomicBool,
+    /// Whether a request on it has it to itself.
+    taken: AtomicBool,
     idle_since: Mutex<Instant>,
 }
 
@@ -41,6 +43,8 @@ pub(in crate::upstream) enum Sender {
 pub(in crate::upstream) struct Place {
     pool: Arc<Pool>,
     vitals: Arc<Vitals>,
+    /// Whether the connection is this request's alone for now.
+    alone: bool,
     /// The connection to give back, if it is HTTP/1.1.
     back: Option<Http1>,
 }
@@ -55,6 +59,7 @@ impl Vitals {
             allowed: AtomicUsize::new(1),
             retired: AtomicBool::new(false),
             used: AtomicBool::new(false),
+            taken: AtomicBool::new(false),
             idle_since: Mutex::new(Instant::now()),
         }
     }
@@ -69,9 +74,25 @@ impl Vitals {
         self.allowed.store(requests, Ordering::Relaxed);
     }
 
+    /// Whether the server allows any request at all.
+    pub(super) fn allows_any(&self) -> bool {
+        self.allowed.load(Ordering::Relaxed) > 0
+    }
+
     /// Whether it takes another request, if we want at most `cap` on it.
     pub(super) fn has_room(&self, cap: usize) -> bool {
         self.requests() < self.allowed.load(Ordering::Relaxed).min(cap)
+            && !self.taken.load(Ordering::Acquire)
+    }
+
+    /// Whether it has ever carried a request.
+    pub(super) fn is_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Rings when its socket is let go of.
+    pub(super) async fn gone(&self) {
+        self.traffic.gone.notified().await;
     }
 
     /// Whether new requests may go over it at all, the certificates being of this generation now.
@@ -109,14 +130,18 @@ impl Vitals {
 }
 
 impl Lease {
-    /// Takes a place on a connection that has one.
-    pub(super) fn take(pool: &Arc<Pool>, sender: Sender, vitals: Arc<Vitals>) -> Self {
+    /// Takes a place on a connection that has one; all of them, until its answer begins, if it is to be alone.
+    pub(super) fn take(pool: &Arc<Pool>, sender: Sender, vitals: Arc<Vitals>, alone: bool) -> Self {
+        if alone {
+            vitals.taken.store(true, Ordering::Release);
+        }
         vitals.requests.fetch_add(1, Ordering::AcqRel);
         vitals.traffic.expect_answer();
         let reused = vitals.used.swap(true, Ordering::Relaxed);
         let place = Place {
             pool: pool.clone(),
             vitals,
+            alone,
             back: None,
         };
         Self {
@@ -138,6 +163,14 @@ impl Place {
         self.vitals.retired.store(true, Ordering::Relaxed);
     }
 
+    /// The answer has begun: others may use the connection beside it.
+    pub(in crate::upstream) fn answered(&mut self) {
+        if std::mem::take(&mut self.alone) {
+            self.vitals.taken.store(false, Ordering::Release);
+            self.pool.ring();
+        }
+    }
+
     /// Gives the connection back when the place is dropped.
     pub(in crate::upstream) fn keep(&mut self, sender: Http1) {
         self.back = Some(sender);
@@ -148,6 +181,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         *self.vitals.idle_since() = Instant::now();
         self.vitals.requests.fetch_sub(1, Ordering::AcqRel);
+        self.answered();
         match self.back.take() {
             Some(sender) => self.pool.clone().give_back(sender, self.vitals.clone()),
             None => self.pool.freed.notify_one(),
