@@ -27,6 +27,7 @@ use peerage_core::{RequestInfo, User, duration};
 use peerage_http::{Body, ConnInfo, Request, Response};
 use tokio::time::Instant;
 
+use crate::accepted::Token;
 use crate::audit::Audit;
 use crate::error::ProxyError;
 use crate::front::{self, Question};
@@ -48,6 +49,8 @@ pub(crate) struct Forward<'a> {
     audit: Audit,
     /// None if the credentials are in the request, for the next server to judge.
     user: Option<Arc<User>>,
+    /// That of the request, if the next server is to judge it.
+    token: Option<Token>,
     /// For fronts only.
     who: Option<front::Client>,
     /// Whether only the status of the answer counts.
@@ -127,6 +130,8 @@ impl<'a> Forward<'a> {
         let front = shared.front.as_ref();
         let user = user(shared, &mut parts)?;
         let address = client(&parts.extensions);
+        let judged = front.filter(|_| user.is_none());
+        let token = judged.and_then(|front| front.accepted.token(&parts.headers));
         let who = front.map(|_| front::Client::of(user.clone(), &parts.headers, address));
         let audit = Audit::of(&parts.extensions);
         let client = tunnel::protocol(&parts.headers)
@@ -145,6 +150,7 @@ impl<'a> Forward<'a> {
             head,
             audit,
             user,
+            token,
             who,
             is_question,
             was_sent_on,

@@ -22,6 +22,7 @@ use peerage_http::ClientTls;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
+use crate::accepted::Accepted;
 use crate::bound::BoundClients;
 use crate::error::ProxyError;
 use crate::health::Rank;
@@ -83,6 +84,8 @@ const WRITERS: usize = 8192;
 /// A front at work.
 pub(crate) struct Front {
     pub(crate) options: FrontOptions,
+    /// Tokens that the servers accept.
+    pub(crate) accepted: Accepted,
     /// Clients that wrote.
     writers: Recent,
 }
@@ -174,6 +177,7 @@ impl Front {
     pub(crate) fn new(options: FrontOptions) -> Front {
         Front {
             options,
+            accepted: Accepted::new(Instant::now()),
             writers: Recent::new(WRITERS, READS_FOLLOW, Instant::now()),
         }
     }

@@ -14,6 +14,7 @@
 //! | `forward`, [`headers`] | a request on its way to a peer and back |
 //! | `front`, `version`, `identity` | which server answers when none of them is this one, and which is which |
 //! | `error`, `answer` | what the proxy itself refuses, in the client's media type |
+//! | `accepted` | which tokens the servers behind a front accept, and so share connections |
 //! | [`recent`] | who was noted lately |
 //! | `health`, `metrics`, [`debug`] | how each peer does |
 //!
@@ -48,6 +49,7 @@
 //! document means, how documents merge and where a request goes (`peerage-core`), bytes on the wire (`peerage-http`),
 //! where records come from and what "local" is (whoever embeds this).
 
+mod accepted;
 mod answer;
 mod audit;
 mod bound;

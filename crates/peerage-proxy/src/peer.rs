@@ -76,12 +76,21 @@ pub(crate) struct Link {
     /// The same, for what the poller asks: it does not wait in the queue of clients' requests, so that a server which has
     /// its hands full is not taken for dead.
     pub(crate) probes: Upstream,
-    /// Shows none, for requests that bring their own credentials. A front's only.
-    pub(crate) passing: Option<Upstream>,
+    /// Show none, for requests that bring their own credentials. A front's only.
+    pub(crate) passing: Option<Passing>,
     /// Whether a server of this control plane has answered there.
     pub(crate) proven: AtomicBool,
     /// When the server was last asked for whom it takes us.
     pub(crate) asked: Mutex<Option<Instant>>,
+}
+
+/// Connections that show no certificate, so that who asks is known by the request alone.
+pub(crate) struct Passing {
+    /// For requests with a token that a server has accepted.
+    pub(crate) accepted: Upstream,
+    /// For all others: kube-apiserver closes a connection for each of them (GOAWAY), and has turned away whatever
+    /// else was on its way over it.
+    pub(crate) doubtful: Upstream,
 }
 
 impl Link {

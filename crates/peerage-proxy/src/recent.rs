@@ -36,6 +36,16 @@ impl Recent {
         self.slot(key).store(noted, Ordering::Relaxed);
     }
 
+    /// Forgets the key.
+    pub fn forget(&self, key: u64) {
+        let slot = self.slot(key);
+        let noted = slot.load(Ordering::Relaxed);
+        if noted & !SECONDS == key & !SECONDS {
+            // If somebody has noted one meanwhile, that stands.
+            let _ = slot.compare_exchange(noted, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
     /// Whether the key was noted lately.
     #[must_use]
     pub fn has(&self, key: u64, now: Instant) -> bool {
@@ -72,5 +82,9 @@ mod tests {
         assert!(!recent.has(key, start + Duration::from_secs(60)));
         recent.note(key ^ (1 << 40), within);
         assert!(!recent.has(key, within), "pushed out");
+        recent.forget(key);
+        assert!(recent.has(key ^ (1 << 40), within), "another");
+        recent.forget(key ^ (1 << 40));
+        assert!(!recent.has(key ^ (1 << 40), within));
     }
 }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::identity::{self, Aside};
 use crate::log_gate::LogGate;
-use crate::peer::{Link, Peer};
+use crate::peer::{Link, Passing, Peer};
 use crate::poll;
 use crate::record::{Memory, PeerRecord, Standing};
 use crate::shared::{Known, Shared, Snapshot};
@@ -32,6 +32,11 @@ const GATHER: Duration = Duration::from_millis(5);
 
 /// Connections of a poller: over HTTP/1.1 it may ask for several lists at a time, over HTTP/2 one carries everything.
 const PROBE_CONNECTIONS: usize = 4;
+
+/// Connections to one server for requests that it may not accept, each of which has one to itself until it is answered;
+/// and how many may wait for one. These are anybody's.
+const DOUBTFUL_CONNECTIONS: usize = 64;
+const DOUBTFUL_WAITING: usize = 1000;
 
 /// By how much a deadline further down is later than the one that should strike.
 const MARGIN: Duration = Duration::from_secs(5);
@@ -392,18 +397,27 @@ impl Remembered {
             return;
         }
         let link = address.zip(tls).map(|(address, tls)| {
-            let upstream = |tls: &ClientTls| {
+            let options = |tls: &ClientTls| {
                 let mut options = UpstreamOptions::new(address.as_str(), tls.clone());
                 // The forwarder's own deadline comes first, since it knows what to answer.
                 options.first_byte_timeout = shared.options.forward.first_byte + MARGIN;
-                Upstream::new(options)
+                options
+            };
+            let passing = |tls: &ClientTls| Passing {
+                accepted: Upstream::new(options(tls)),
+                doubtful: Upstream::new(UpstreamOptions {
+                    max_connections: DOUBTFUL_CONNECTIONS,
+                    max_waiting: DOUBTFUL_WAITING,
+                    alone_until_answered: true,
+                    ..options(tls)
+                }),
             };
             let front = shared.front.as_ref();
-            let clients = upstream(tls);
+            let clients = Upstream::new(options(tls));
             Link {
                 probes: clients.apart(PROBE_CONNECTIONS, shared.options.poll.probe_deadline / 4),
                 upstream: clients,
-                passing: front.map(|front| upstream(&front.options.passing)),
+                passing: front.map(|front| passing(&front.options.passing)),
                 proven: AtomicBool::new(false),
                 asked: Mutex::default(),
                 address,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::{StatusCode, header};
 use peerage_core::chain;
-use peerage_http::{Request, Response, SendError, Stage};
+use peerage_http::{Request, Response, SendError, Stage, Upstream};
 use tokio::time::{Instant, sleep_until};
 
 use super::{Answered, Forward};
@@ -149,10 +149,7 @@ impl Forward<'_> {
         may_leave: bool,
     ) -> Result<Response, Failed> {
         let (started, begun) = (Instant::now(), peer.health.mark());
-        let upstream = match (&self.user, &link.passing) {
-            (None, Some(passing)) => passing,
-            _ => &link.upstream,
-        };
+        let upstream = self.way(link, started);
         let mut send = std::pin::pin!(async {
             if self.head.upgrade {
                 upstream.upgrade(request).await
@@ -167,6 +164,7 @@ impl Forward<'_> {
                 biased;
                 answer = send.as_mut() => {
                     let response = answer.map_err(Failed::Send)?;
+                    self.judge_token(response.status());
                     self.shared.peer_answered(peer, begun, started.elapsed());
                     return Ok(response);
                 }
@@ -178,6 +176,26 @@ impl Forward<'_> {
                     suspicion = None;
                 }
             }
+        }
+    }
+}
+
+impl Forward<'_> {
+    /// Over which connections it goes. What a server may not accept has some for itself, since others on its connection
+    /// suffer for it.
+    fn way<'l>(&self, link: &'l Link, now: Instant) -> &'l Upstream {
+        match (&self.user, &link.passing, &self.shared.front) {
+            (None, Some(passing), Some(front)) => match self.token {
+                Some(token) if front.accepted.has(token, now) => &passing.accepted,
+                _ => &passing.doubtful,
+            },
+            _ => &link.upstream,
+        }
+    }
+
+    fn judge_token(&self, status: StatusCode) {
+        if let (Some(token), Some(front)) = (self.token, &self.shared.front) {
+            front.accepted.judge(token, &self.head.method, status);
         }
     }
 }

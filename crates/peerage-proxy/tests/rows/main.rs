@@ -26,6 +26,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod credentials;
 mod discovery;
 mod documents;
 mod forwarding;

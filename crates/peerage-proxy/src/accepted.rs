@@ -1,0 +1,141 @@
+//! Which tokens the servers behind a front accept, so that what they do not accept travels apart.
+//!
+//! kube-apiserver closes an HTTP/2 connection (GOAWAY) over which a request comes whose sender it does not know: one that
+//! it takes for anonymous, or that it answers 401 (`UnauthenticatedHTTP2DOSMitigation`). Behind a gateway that connection
+//! is many clients', and all who have just sent something over it are turned away. So a token counts for nothing until a
+//! server has answered it as only who is known is answered. A request with another token, or none, or anything else in
+//! `Authorization`, cannot be told from one that costs the connection.
+//!
+//! One table for all servers: they judge by the same keys, and who is accepted by one need not start anew when it goes.
+//!
+//! Invariants: no token is kept, only numbers that cannot be found without a key that is this process's own; the table has a
+//! fixed size, and what is not accepted never gets into it, so that no flood of tokens pushes out the good ones.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, Method, StatusCode};
+use tokio::time::Instant;
+
+use crate::recent::Recent;
+
+/// Places for tokens: half a mebibyte. Tens of thousands of pods have one each.
+const TOKENS: usize = 1 << 16;
+
+/// How long a token that is not used is remembered.
+const REMEMBERED: Duration = Duration::from_secs(3600);
+
+/// Tokens that were accepted lately.
+pub(crate) struct Accepted {
+    key: RandomState,
+    tokens: Recent,
+}
+
+/// A bearer token as a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Token(u64);
+
+impl Accepted {
+    pub(crate) fn new(now: Instant) -> Accepted {
+        Accepted {
+            key: RandomState::new(),
+            tokens: Recent::new(TOKENS, REMEMBERED, now),
+        }
+    }
+
+    /// The bearer token of a request, as kube-apiserver would find it; none if it might not find one.
+    pub(crate) fn token(&self, headers: &HeaderMap) -> Option<Token> {
+        let mut lines = headers.get_all(AUTHORIZATION).iter();
+        let (line, None) = (lines.next()?.as_bytes(), lines.next()) else {
+            return None;
+        };
+        let line = line.trim_ascii();
+        let at = line.iter().position(|byte| *byte == b' ')?;
+        let (scheme, token) = (&line[..at], &line[at + 1..]);
+        let is_bearer = scheme.eq_ignore_ascii_case(b"bearer") && !token.starts_with(b" ");
+        is_bearer.then(|| Token(self.key.hash_one(token)))
+    }
+
+    pub(crate) fn has(&self, token: Token, now: Instant) -> bool {
+        self.tokens.has(token.0, now)
+    }
+
+    /// Notes what a server answered to a request with the token.
+    pub(crate) fn judge(&self, token: Token, method: &Method, status: StatusCode) {
+        if status == StatusCode::UNAUTHORIZED {
+            self.tokens.forget(token.0);
+        } else if is_for_the_known(method, status) {
+            self.tokens.note(token.0, Instant::now());
+        }
+    }
+}
+
+/// Whether a server answers so only whom it knows. Others hear from it too before it looks who asks: that a parameter is
+/// wrong (400), to come again (429, 503), what pages may do (the answer to `OPTIONS`).
+fn is_for_the_known(method: &Method, status: StatusCode) -> bool {
+    method != Method::OPTIONS
+        && (status.is_success()
+            || matches!(
+                status.as_u16(),
+                101 | 304 | 403 | 404 | 405 | 409 | 410 | 422
+            ))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn headers(lines: &[&str]) -> HeaderMap {
+        let lines = lines.iter().map(|it| (AUTHORIZATION, it.parse().unwrap()));
+        lines.collect()
+    }
+
+    #[test]
+    fn only_what_kube_apiserver_takes_for_a_token_is_one() {
+        let accepted = Accepted::new(Instant::now());
+        for lines in [
+            &["Bearer a"][..],
+            &["bearer a"],
+            &["BEARER a "],
+            &["Bearer a b"],
+        ] {
+            assert!(accepted.token(&headers(lines)).is_some(), "{lines:?}");
+        }
+        for lines in [
+            &[][..],
+            &["Bearer"],
+            &["Bearer "],
+            &["Bearer  a"],
+            &["Bearer\ta"],
+            &["Basic YTpi"],
+            &["a"],
+            &["Bearer a", "Bearer a"],
+        ] {
+            assert!(accepted.token(&headers(lines)).is_none(), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_counts_once_it_was_answered_as_only_the_known_are_and_until_it_is_refused() {
+        let now = Instant::now();
+        let accepted = Accepted::new(now);
+        let token = accepted.token(&headers(&["Bearer a"])).unwrap();
+        let other = accepted.token(&headers(&["Bearer b"])).unwrap();
+        let judge = |method: Method, status: u16| {
+            accepted.judge(token, &method, StatusCode::from_u16(status).unwrap());
+            accepted.has(token, now)
+        };
+        for status in [400, 401, 408, 413, 429, 500, 502, 503, 504] {
+            assert!(!judge(Method::GET, status), "{status}");
+        }
+        assert!(!judge(Method::OPTIONS, 204), "nobody was asked who it is");
+        for status in [200, 201, 101, 304, 403, 404, 409, 410, 422] {
+            assert!(judge(Method::GET, status), "{status}");
+            assert!(judge(Method::GET, 503), "that says nothing of it");
+            assert!(!accepted.has(other, now));
+            assert!(!judge(Method::GET, 401));
+        }
+    }
+}
