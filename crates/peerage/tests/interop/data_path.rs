@@ -1,6 +1,7 @@
 //! The way of requests and answers through a gateway: streams, compression, large events, clients that go or stop
 //! reading. What servers do to it while they fail is in `data_path/failures.rs`.
 
+use std::io::Read as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -154,7 +155,6 @@ async fn events_arrive_as_they_come_and_whole() {
     }
 }
 
-/// Newer servers compress large answers in several members, which is whose business only the client's.
 #[tokio::test]
 async fn a_compressed_list_is_what_the_server_made_byte_for_byte() {
     let gateways = GATEWAYS.get().await;
@@ -198,6 +198,56 @@ async fn a_compressed_list_is_what_the_server_made_byte_for_byte() {
             }
         }
     }
+}
+
+/// Newer servers compress a watch that begins with a list, each flush as a member of its own (RFC 1952, section 2.2): what is
+/// written is there at once, and is unpacked by nobody but the client.
+#[tokio::test]
+async fn a_compressed_watch_arrives_member_by_member() {
+    let gateways = GATEWAYS.get().await;
+    let newer = gateways.plane.server("newer");
+    let target = format!(
+        "{NEWER_ONLY}?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    );
+    let watch = Outgoing::new("GET", &target).header("Accept-Encoding", "gzip");
+    for (name, way) in gateways.each() {
+        let (before, after) = (format!("{name}-before"), format!("{name}-after"));
+        newer.create(NEWER_ONLY, &migration(&before, "")).await;
+        let connection = way.multiplexed("admin").await;
+        let (head, mut body) = connection.open(&watch).await.unwrap();
+        assert_eq!(head.header("content-encoding"), Some("gzip"), "{name}");
+        let mut packed = Vec::new();
+        for word in [&*before, "k8s.io/initial-events-end", &*after] {
+            if word == after {
+                newer.create(NEWER_ONLY, &migration(&after, "")).await;
+            }
+            let arrives = async {
+                while !unpacked(&packed).1.contains(word) {
+                    let frame = body.frame().await.unwrap().unwrap();
+                    packed.extend_from_slice(&frame.into_data().unwrap());
+                }
+            };
+            let arrives = timeout(Duration::from_secs(10), arrives).await;
+            assert!(arrives.is_ok(), "{name}: {word} is kept");
+        }
+        let (members, _) = unpacked(&packed);
+        assert!(members > 1, "{name}: {members}");
+    }
+}
+
+/// How many members have begun, and the text of all, as far as it is there.
+fn unpacked(mut bytes: &[u8]) -> (usize, String) {
+    let (mut members, mut text) = (0, Vec::new());
+    while !bytes.is_empty() {
+        members += 1;
+        // Reads no further than the end of its member.
+        let mut member = flate2::bufread::GzDecoder::new(bytes);
+        if member.read_to_end(&mut text).is_err() {
+            break;
+        }
+        bytes = member.into_inner();
+    }
+    (members, String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Row 16 of the README's table, over HTTP/1.1: a large body after `Expect: 100-continue` ends in what the server says.
