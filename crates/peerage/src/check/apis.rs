@@ -126,15 +126,24 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
     }
     let all = all(&world.servers);
     items.push(only_some(world, &all));
-    items.extend(answering.iter().map(|it| judge_merged(it, &all)));
-    items.push(same_everywhere(&world.servers));
+    let reached = answering.iter().copied();
+    let reached: Vec<&Server> = reached.filter(|it| world.is_reached(it)).collect();
+    if reached.is_empty() {
+        let says = "clients come through gateways: name the address that they connect to as well, to see what it shows them";
+        items.push(Item::skip(MERGED, "", says));
+        return items;
+    }
+    items.extend(reached.iter().map(|it| judge_merged(it, &all)));
+    let shown = world.servers.iter();
+    let shown: Vec<&Server> = shown.filter(|it| world.behind(it).is_none()).collect();
+    items.push(same_everywhere(&shown));
     for (at, server) in world.servers.iter().enumerate() {
-        if server.answers().is_some() {
+        if world.is_reached(server) {
             items.push(hidden::judge_legacy(world, at, server, &all));
             items.push(hidden::judge_openapi(world, at, server, &all));
         }
     }
-    items.extend(subresources(&answering));
+    items.extend(subresources(world, &answering));
     items.extend(reads::judge_reads(world));
     items
 }
@@ -255,7 +264,7 @@ fn judge_merged(server: &Server, all: &Apis) -> Item {
 }
 
 /// Whether all that tell which document they show show the same.
-fn same_everywhere(servers: &[Server]) -> Item {
+fn same_everywhere(servers: &[&Server]) -> Item {
     let mut views: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut unknown = Vec::new();
     for server in servers {
@@ -287,7 +296,7 @@ fn same_everywhere(servers: &[Server]) -> Item {
 }
 
 /// Subresources that only some have: Kubernetes' proxy lists them, and answers 404 where they are not local.
-fn subresources(servers: &[&Server]) -> Option<Item> {
+fn subresources(world: &World, servers: &[&Server]) -> Option<Item> {
     let each: Vec<BTreeSet<String>> = servers
         .iter()
         .filter_map(|it| Some(subresources_of(it.own()?)))
@@ -314,7 +323,8 @@ fn subresources(servers: &[&Server]) -> Option<Item> {
         return None;
     }
     let list = some(&some_have, NAMED);
-    if servers.iter().all(|it| it.is_behind_peerage()) {
+    let forwards = |it: &&Server| !world.is_reached(it) || it.is_behind_peerage();
+    if servers.iter().all(forwards) {
         return Some(Item::pass(
             SUBRESOURCES,
             "",

@@ -48,7 +48,9 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
             items.extend(dates(check, pem, soon, world.now));
         }
     }
-    items.extend(front_proxy(world));
+    if !world.nobody_answers() {
+        items.extend(front_proxy(world));
+    }
     items.extend(world.servers.iter().filter_map(believed));
     items
 }

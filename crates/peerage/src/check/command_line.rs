@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::report::Item;
 use super::rights;
-use super::world::{CommandLine, World, good};
+use super::world::{CommandLine, Server, Way, World, good};
 use crate::diff::lifecycle::Release;
 use crate::output::one_line;
 
@@ -249,10 +249,13 @@ pub(super) fn all(world: &World) -> Vec<CommandLine> {
 pub(super) fn judge(world: &World) -> Vec<Item> {
     let lines = all(world);
     if !lines.is_empty() {
-        return lines.iter().map(judge_line).collect();
+        let way = world.way();
+        return lines.iter().map(|line| judge_line(line, way)).collect();
     }
-    let mut answering = world.answering().peekable();
-    let only_peerage = answering.peek().is_some() && answering.all(|it| it.is_peerage());
+    if world.nobody_answers() {
+        return Vec::new();
+    }
+    let only_peerage = world.answering().all(Server::is_peerage);
     match good(&world.pods) {
         Err(problem) if !only_peerage => {
             vec![rights::unread(CHECK, "", rights::PODS, &problem)]
@@ -266,42 +269,62 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
 }
 
 /// Judges the flags of one kube-apiserver.
-pub(super) fn judge_line(line: &CommandLine) -> Item {
+pub(super) fn judge_line(line: &CommandLine, way: Way) -> Item {
     let subject = &line.origin;
-    let (mut says, fixes): (Vec<String>, Vec<String>) = lacking(line).into_iter().unzip();
+    let lacking = lacking(line, way == Way::Gateways);
+    let (mut says, fixes): (Vec<String>, Vec<String>) = lacking.into_iter().unzip();
     let ignored = ignored(line);
     says.extend(ignored.as_ref().map(|flags| {
         format!("{flags} do nothing in Kubernetes 1.35 to 1.37: peers are told --advertise-address and --secure-port")
     }));
     let says = says.join("; ");
+    let flags = || {
+        let flags = fixes.join(" ");
+        format!("{flags} (`peerage check --print kubeadm` writes it)")
+    };
     match (fixes.is_empty(), ignored) {
-        (false, _) => Item::fail(CHECK, subject, says).fix(format!(
-            "{} (`peerage check --print kubeadm` writes it)",
-            fixes.join(" ")
-        )),
+        (false, _) => match way {
+            Way::NotYet(_) => Item::warn(CHECK, subject, says).fix(format!(
+                "before the upgrade begins, unless clients come through a gateway: {}",
+                flags()
+            )),
+            Way::Own | Way::Gateways => Item::fail(CHECK, subject, says).fix(flags()),
+        },
         (true, Some(flags)) => Item::warn(CHECK, subject, says).fix(format!(
             "remove {flags}, and make --advertise-address reachable for the other servers"
         )),
-        (true, None) => Item::pass(CHECK, subject, "all that the proxy needs are there"),
+        (true, None) => Item::pass(
+            CHECK,
+            subject,
+            match way {
+                Way::Gateways => {
+                    "all are there by which it believes a gateway; what its own proxy needs is not needed"
+                }
+                Way::Own | Way::NotYet(_) => "all that the proxy needs are there",
+            },
+        ),
     }
 }
 
-/// What the proxy needs and the server was not given, each with what to do about it.
-fn lacking(line: &CommandLine) -> Vec<(String, String)> {
+/// What the proxy needs and the server was not given, each with what to do about it. For a gateway before it the server
+/// needs no more than to believe it.
+fn lacking(line: &CommandLine, for_gateway: bool) -> Vec<(String, String)> {
     let mut lacking = Vec::new();
-    if line.lacks_identity() {
+    if line.lacks_identity() && !for_gateway {
         lacking.push((
             format!("the gate {IDENTITY} is off, so it has no identity"),
             format!("remove {IDENTITY}=false from --feature-gates"),
         ));
     }
-    if line.lacks_gate() {
+    if line.lacks_gate() && !for_gateway {
         lacking.push((
             format!("the gate {GATE} is off"),
             format!("--feature-gates={GATE}=true"),
         ));
     }
-    lacking.extend(line.missing().into_iter().map(|needed| {
+    let missing = line.missing().into_iter();
+    let missing = missing.filter(|it| !for_gateway || it.flag.starts_with("requestheader-"));
+    lacking.extend(missing.map(|needed| {
         let how = match line.last(needed.flag) {
             None => "no",
             Some(_) => "no value after",
@@ -409,11 +432,11 @@ mod tests {
                 "--peer-advertise-ip do nothing",
             ),
         ] {
-            let item = judge_line(&line(version, &[&KUBEADM[..], more].concat()));
+            let item = judge_line(&line(version, &[&KUBEADM[..], more].concat()), Way::Own);
             assert_eq!(item.verdict, verdict, "{version} {more:?}: {item:?}");
             assert!(item.says.contains(says), "{item:?}");
         }
-        let bare = judge_line(&line("1.34", &[]));
+        let bare = judge_line(&line("1.34", &[]), Way::Own);
         assert!(
             bare.fix
                 .unwrap_or_default()

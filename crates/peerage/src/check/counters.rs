@@ -12,6 +12,7 @@ use super::world::{Got, Problem, World, good};
 use crate::output::counted;
 
 const CHECK: &str = "rerouted";
+const THROUGH: &str = "a gateway, through which the counters of a server behind it are read; its own are at its --admin-bind-address (--gateway)";
 
 /// What servers and gateways had counted when they were last looked at, by name.
 #[derive(Debug, Clone, Default)]
@@ -109,10 +110,12 @@ impl Counts {
     }
 }
 
-/// Who shows counters, and what came when they were asked for.
+/// Who shows counters, and what came when they were asked for. What a gateway's clients read through it are those of a
+/// server behind it, now of one and now of another.
 fn sources(world: &World) -> impl Iterator<Item = (&str, &Got)> {
     let servers = world
         .answering()
+        .filter(|it| !it.is_gateway())
         .filter_map(|it| Some((&*it.name, &it.answers()?.metrics)));
     let gateways = world.gateways.iter().map(|it| (&*it.url, &it.metrics));
     servers.chain(gateways)
@@ -130,7 +133,9 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
         Err(_) if is_gateway(name) => None,
         Err(problem) => Some(unread(name, &problem)),
     };
-    sources(world).filter_map(item).collect()
+    let through = world.answering().filter(|it| it.is_gateway());
+    let through = through.map(|it| Item::skip(CHECK, &it.name, THROUGH));
+    through.chain(sources(world).filter_map(item)).collect()
 }
 
 fn unread(name: &str, problem: &Problem) -> Item {

@@ -3,6 +3,7 @@
 //! Nothing is sent on such a connection: whoever wants to talk to a server checks its certificate first. Judging the
 //! certificates is [`verify`]'s, with the verifier of every other connection.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ pub(super) struct Handshake {
     pub(super) certificates: Vec<CertificateDer<'static>>,
     /// How long it took.
     pub(super) took: Duration,
+    /// The address that its name stood for.
+    pub(super) at: Option<SocketAddr>,
 }
 
 /// Why there was no handshake.
@@ -53,10 +56,12 @@ async fn try_shake(address: &str, server_name: &str) -> Result<Handshake, Handsh
     let tcp = TcpStream::connect(address)
         .await
         .map_err(|e| HandshakeError::Connect(e.to_string()))?;
+    let at = tcp.peer_addr().ok();
     let certificates = tls::shown(tcp, server_name).await;
     Ok(Handshake {
         certificates: certificates.map_err(|e| HandshakeError::Tls(e.to_string()))?,
         took: begun.elapsed(),
+        at,
     })
 }
 

@@ -1,6 +1,9 @@
-//! The ports that peers are told to connect to: whether they can be reached from here, and prove who they are.
+//! The ports that peers are told to connect to: whether they can be reached from here, and prove who they are. What is
+//! said of a server that is away already is not said of its port again.
 
 use std::collections::BTreeMap;
+
+use serde_json::json;
 
 use super::certificates;
 use super::clocks;
@@ -8,7 +11,7 @@ use super::gather::PEER_NAME;
 use super::handshake;
 use super::records::{Lease, leases_of};
 use super::report::Item;
-use super::world::World;
+use super::world::{Port, World};
 
 const PORT: &str = "peer-port";
 
@@ -19,7 +22,8 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
         .map(|lease| (lease.name.clone(), lease))
         .collect();
     let now = clocks::now(world);
-    let items = world.ports.iter().map(|port| {
+    let told = |port: &&Port| port.handshake.is_ok() || !world.is_away(&json!(port.address));
+    let items = world.ports.iter().filter(told).map(|port| {
         let lease = by_name.get(&port.lease).cloned().unwrap_or_default();
         let subject = format!("{} at {}", lease.title(), port.address);
         let seen = match &port.handshake {

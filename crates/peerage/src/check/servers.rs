@@ -4,7 +4,7 @@ use super::command_line::{GATE, ON_BY_DEFAULT};
 use super::report::{Item, some};
 use super::rights;
 use super::series::samples;
-use super::world::{Answers, Gateway, Problem, Server, World, debug_peers, good};
+use super::world::{Answers, Behind, Gateway, Problem, Server, Way, World, good};
 use crate::diff::lifecycle::Release;
 use crate::output::counted;
 use serde_json::Value;
@@ -13,6 +13,8 @@ const REACHABLE: &str = "reachable";
 const READY: &str = "ready";
 const PROXY: &str = "proxy";
 const PEER: &str = "peer";
+/// What does without servers' own proxies.
+const GATEWAY: &str = "put `peerage gateway` before the servers, and name it with --gateway";
 /// How many other contexts of a server are named.
 const ALSO: usize = 5;
 /// The check of `/readyz` that is there when the filter is: with the gate and `--peer-ca-file`.
@@ -22,29 +24,34 @@ const MERGES: Release = Release(1, 35);
 
 /// Judges each server by itself, and each gateway.
 pub(super) fn judge(world: &World) -> Vec<Item> {
-    let servers = world.servers.iter().flat_map(judge_server);
+    let servers = world.servers.iter();
+    let servers = servers.flat_map(|server| judge_server(world, server));
     let unusable = world.unusable.iter().map(|it| {
         let says = format!("not asked: its context cannot be used: {}", it.why);
         Item::skip(REACHABLE, &it.name, says)
     });
     servers
         .chain(unusable)
-        .chain(world.gateways.iter().flat_map(judge_gateway))
+        .chain(
+            world
+                .gateways
+                .iter()
+                .flat_map(|it| judge_gateway(world, it)),
+        )
         .collect()
 }
 
-fn judge_gateway(gateway: &Gateway) -> Vec<Item> {
+fn judge_gateway(world: &World, gateway: &Gateway) -> Vec<Item> {
     let name = &gateway.url;
-    let seen = debug_peers(&gateway.debug).map(|debug| peers(&debug, name));
-    let seen = seen.unwrap_or_default();
+    let seen = peers(world, &gateway.peers(), name);
     let ready = match good(&gateway.ready) {
         Ok(_) => Item::pass(READY, name, "/readyz is good (a gateway)"),
-        Err(Problem::Other(text)) => {
-            Item::fail(READY, name, without_address(&text, name)).fix(match seen.is_empty() {
+        Err(Problem::Other(text)) => Item::fail(READY, name, without_address(&text, name)).fix(
+            match gateway.peers().is_empty() {
                 true => "start it, or correct --gateway (it is the gateway's --admin-bind-address)",
-                false => "see what it says of its servers below",
-            })
-        }
+                false => "see what is said of its servers",
+            },
+        ),
         Err(problem) => Item::fail(
             READY,
             name,
@@ -64,7 +71,7 @@ fn without_address(text: &str, url: &str) -> String {
     text.replace(&format!(" at {host}"), "")
 }
 
-fn judge_server(server: &Server) -> Vec<Item> {
+fn judge_server(world: &World, server: &Server) -> Vec<Item> {
     let name = &server.name;
     let seen = match &server.handshake {
         Ok(seen) => seen,
@@ -102,10 +109,11 @@ fn judge_server(server: &Server) -> Vec<Item> {
     let mut items = vec![
         Item::pass(REACHABLE, name, says),
         ready(name, answers),
-        proxy(server, answers),
+        proxy(world, server, answers),
     ];
     if let Some(debug) = server.debug() {
-        items.extend(peers(&debug, name));
+        let seen = debug["peers"].as_array().cloned().unwrap_or_default();
+        items.extend(peers(world, &seen, name));
     }
     items
 }
@@ -130,44 +138,61 @@ fn ready(name: &str, answers: &Answers) -> Item {
 }
 
 /// Whether it reroutes and merges, by what it says of its gates and serves.
-fn proxy(server: &Server, answers: &Answers) -> Item {
+fn proxy(world: &World, server: &Server, answers: &Answers) -> Item {
     let name = &server.name;
     if server.is_gateway() {
         let by = server.answered_by();
         let by = by.map_or(String::new(), |by| format!(" (this was answered by {by})"));
         return Item::pass(PROXY, name, format!("a gateway{by}"));
     }
+    if let Some(Behind { gateway, serving }) = world.behind(server) {
+        let says = format!("clients come through the gateway {gateway}");
+        return match serving {
+            true => Item::pass(PROXY, name, format!("{says}, whatever its own proxy does")),
+            false => Item::skip(PROXY, name, format!("{says}, which cannot use it now")),
+        };
+    }
     if let Some(debug) = server.debug() {
         return match debug["enabled"] == false {
             false => Item::pass(PROXY, name, "on (Peerage's)"),
-            true => Item::fail(PROXY, name, "off: no request is forwarded").fix(
+            true => lacking(
+                world,
+                name,
+                "off: no request is forwarded",
                 "--peer-ca-file, --proxy-client-cert-file and --proxy-client-key-file, as `peerage pki init` prints them",
             ),
         };
     }
     match good(&answers.metrics) {
-        Ok(metrics) => by_gate(server, answers, &String::from_utf8_lossy(&metrics.body)),
+        Ok(metrics) => by_gate(
+            world,
+            server,
+            answers,
+            &String::from_utf8_lossy(&metrics.body),
+        ),
         Err(problem) => without_metrics(name, answers, &problem),
     }
 }
 
 /// By the gate in its metrics, and what its `/readyz` checks.
-fn by_gate(server: &Server, answers: &Answers, metrics: &str) -> Item {
+fn by_gate(world: &World, server: &Server, answers: &Answers, metrics: &str) -> Item {
     let name = &server.name;
     let version = server.version();
     let is_old = version.as_ref().is_some_and(|it| it.binary < MERGES);
     let gates = samples(metrics, "kubernetes_feature_enabled");
     let gate = gates.iter().find(|it| it.label("name") == GATE);
     match (gate.map(|it| it.value > 0.0), hook(answers)) {
-        (None, _) => Item::fail(PROXY, name, format!("it has no gate {GATE}: it cannot reroute"))
-            .fix("put `peerage gateway` before it"),
-        (Some(false), _) => gate_off(name, version.map(|it| it.emulated), is_old),
-        (Some(true), Ok(false)) => Item::fail(
-            PROXY,
-            name,
-            "the gate is on, but without --peer-ca-file it reroutes and merges nothing, and says nothing about it",
-        )
-        .fix("--peer-ca-file=/etc/kubernetes/pki/ca.crt (`peerage check --print kubeadm`)"),
+        (None, _) => {
+            let says = format!("it has no gate {GATE}: it cannot reroute");
+            lacking(world, name, &says, GATEWAY)
+        }
+        (Some(false), _) => gate_off(world, name, version.map(|it| it.emulated), is_old),
+        (Some(true), Ok(false)) => {
+            let says = "the gate is on, but without --peer-ca-file it reroutes and merges nothing, and says nothing about it";
+            let flags =
+                "--peer-ca-file=/etc/kubernetes/pki/ca.crt (`peerage check --print kubeadm`)";
+            lacking(world, name, says, &format!("{flags}, or {GATEWAY}"))
+        }
         (Some(true), _) if is_old => Item::warn(
             PROXY,
             name,
@@ -186,18 +211,32 @@ fn by_gate(server: &Server, answers: &Answers, metrics: &str) -> Item {
     }
 }
 
-fn gate_off(name: &str, release: Option<Release>, is_old: bool) -> Item {
+/// The item for a server that can do nothing for what only others have. That fails while there is such a thing.
+fn lacking(world: &World, name: &str, says: &str, fix: &str) -> Item {
+    match world.way() {
+        Way::NotYet(release) => {
+            let says = format!(
+                "{says}; there is nothing to merge yet, all servers that were asked being {release}"
+            );
+            Item::warn(PROXY, name, says).fix(format!("before the upgrade begins: {fix}"))
+        }
+        _ => Item::fail(PROXY, name, says).fix(fix),
+    }
+}
+
+fn gate_off(world: &World, name: &str, release: Option<Release>, is_old: bool) -> Item {
     let default = match release {
         Some(release) if release < ON_BY_DEFAULT => " (the default before 1.36)",
         _ => "",
     };
-    let item = Item::fail(PROXY, name, format!("the gate {GATE} is off{default}"));
-    if is_old {
-        return item.fix("put `peerage gateway` before it, and leave the gate off until 1.35");
-    }
-    item.fix(format!(
-        "--feature-gates={GATE}=true and --peer-ca-file (`peerage check --print kubeadm`), or put `peerage gateway` before it"
-    ))
+    let fix = match is_old {
+        true => format!("{GATEWAY}, and leave the gate off until 1.35"),
+        false => format!(
+            "--feature-gates={GATE}=true and --peer-ca-file (`peerage check --print kubeadm`), or {GATEWAY}"
+        ),
+    };
+    let says = format!("the gate {GATE} is off{default}");
+    lacking(world, name, &says, &fix)
 }
 
 /// Whether its `/readyz` checks the proxy, as far as it says what it checks: it does so well or not.
@@ -232,10 +271,10 @@ fn without_metrics(name: &str, answers: &Answers, problem: &Problem) -> Item {
     item
 }
 
-/// What one of Peerage's servers says of its peers.
-fn peers(debug: &Value, name: &str) -> Vec<Item> {
-    let peers = debug["peers"].as_array().cloned().unwrap_or_default();
-    let items = peers.iter().map(|peer| {
+/// What one of Peerage's servers says of its peers, but for those that are said to be away already.
+fn peers(world: &World, peers: &[Value], name: &str) -> Vec<Item> {
+    let told = |it: &&Value| !world.is_away(&it["address"]);
+    let items = peers.iter().filter(told).map(|peer| {
         let text = |key: &str| peer[key].as_str().unwrap_or_default().to_owned();
         let subject = format!("{} seen by {}", text("id"), name);
         let (state, why) = (text("state"), text("why"));
@@ -264,36 +303,4 @@ fn peers(debug: &Value, name: &str) -> Vec<Item> {
         }
     });
     items.collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::report::Verdict;
-    use super::*;
-
-    #[test]
-    fn a_gateway_that_is_away_is_named_once() {
-        let url = "http://127.0.0.1:1";
-        let away = || {
-            Err(format!(
-                "{url} did not answer: nobody accepts connections at 127.0.0.1:1"
-            ))
-        };
-        let items = judge_gateway(&Gateway {
-            url: url.to_owned(),
-            ready: away(),
-            debug: away(),
-            metrics: away(),
-        });
-        let [item] = items.as_slice() else {
-            panic!("{items:?}");
-        };
-        assert_eq!(item.verdict, Verdict::Fail);
-        assert_eq!(item.says, "did not answer: nobody accepts connections");
-        let fix = item.fix.as_deref().unwrap_or_default();
-        assert!(
-            fix.starts_with("start it") && !fix.contains("below"),
-            "{fix}"
-        );
-    }
 }

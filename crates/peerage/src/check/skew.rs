@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::json;
+
 use super::report::{Item, not_known};
-use super::world::{Server, World, debug_peers};
+use super::world::{Gateway, Server, World};
 use crate::diff::lifecycle::Release;
 use crate::output::counted;
 
@@ -14,8 +16,16 @@ pub(super) fn judge(world: &World) -> Option<Item> {
     let mut versions: BTreeMap<Release, Vec<String>> = BTreeMap::new();
     let (gateways, named): (Vec<&Server>, Vec<&Server>) =
         world.servers.iter().partition(|it| it.is_gateway());
-    for (name, release) in behind(world) {
-        versions.entry(release).or_default().push(name);
+    // A server that says its version itself is not counted again as one behind a gateway.
+    let mut told = Vec::new();
+    for (address, (id, release)) in behind(world) {
+        let server = world.servers.iter().find(|it| it.is_at(&json!(address)));
+        if server.is_some_and(|it| it.version().is_some()) {
+            continue;
+        }
+        let name = server.map_or(id, |it| it.name.clone());
+        versions.entry(release).or_default().push(name.clone());
+        told.push(name);
     }
     if !gateways.is_empty() && versions.is_empty() && named.len() < 2 {
         let says = "a gateway has no version of its own, and this is that of whichever server answered: name the servers, or give --gateway";
@@ -26,7 +36,7 @@ pub(super) fn judge(world: &World) -> Option<Item> {
     for server in named {
         let name = server.name.clone();
         let Some(version) = server.version() else {
-            unknown.push(name);
+            unknown.extend(Some(name).filter(|it| !told.contains(it)));
             continue;
         };
         if version.emulated != version.binary {
@@ -71,20 +81,14 @@ fn compared(
     )
 }
 
-/// The servers behind gateways, by what these say of them, each once.
-fn behind(world: &World) -> BTreeMap<String, Release> {
-    let states = world
-        .gateways
-        .iter()
-        .filter_map(|it| debug_peers(&it.debug));
-    let mut releases = BTreeMap::new();
-    for state in states {
-        for peer in state["peers"].as_array().into_iter().flatten() {
-            let release = peer["version"].as_str().and_then(Release::parse);
-            if let (Some(id), Some(release)) = (peer["id"].as_str(), release) {
-                releases.insert(id.to_owned(), release);
-            }
-        }
-    }
-    releases
+/// The servers behind gateways by their addresses, each with an ID and its release, by what gateways say of them.
+fn behind(world: &World) -> BTreeMap<String, (String, Release)> {
+    let peers = world.gateways.iter().flat_map(Gateway::peers);
+    let known = peers.filter_map(|peer| {
+        let id = peer["id"].as_str()?.to_owned();
+        let release = Release::parse(peer["version"].as_str()?)?;
+        let address = peer["address"].as_str().unwrap_or(&id).to_owned();
+        Some((address, (id, release)))
+    });
+    known.collect()
 }

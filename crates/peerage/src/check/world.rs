@@ -2,12 +2,15 @@
 //!
 //! Invariant: everything here can be made by hand, so that judging is tested without servers.
 
+use std::collections::BTreeSet;
+
 use http::StatusCode;
 use jiff::Timestamp;
 use peerage_core::discovery::ApiGroupDiscoveryList;
 use peerage_proxy::headers;
 use serde_json::Value;
 
+use super::apis;
 use super::counters::Counted;
 use super::handshake::{Handshake, HandshakeError};
 use crate::client::Answer;
@@ -127,6 +130,20 @@ impl Server {
         self.answers()?.own.as_ref().ok()
     }
 
+    /// Whether an address, as a gateway writes it, is where this server answers.
+    pub(super) fn is_at(&self, address: &Value) -> bool {
+        let Some(address) = address.as_str() else {
+            return false;
+        };
+        let seen = self.handshake.as_ref().ok().and_then(|it| it.at);
+        address == self.address || seen.is_some_and(|at| address == at.to_string())
+    }
+
+    /// Whether it could not be asked anything, which is told where its reachability is judged.
+    pub(super) fn is_away(&self) -> bool {
+        self.answers.is_err()
+    }
+
     /// Whether it is one of Peerage's.
     pub(super) fn is_peerage(&self) -> bool {
         self.debug().is_some()
@@ -183,6 +200,34 @@ pub(super) struct Gateway {
     pub(super) debug: Got,
     /// `/metrics`.
     pub(super) metrics: Got,
+}
+
+impl Gateway {
+    /// The servers behind it, as it sees them.
+    pub(super) fn peers(&self) -> Vec<Value> {
+        let state = debug_peers(&self.debug).unwrap_or_default();
+        state["peers"].as_array().cloned().unwrap_or_default()
+    }
+}
+
+/// That clients reach a server through a gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Behind<'w> {
+    /// The gateway's own address.
+    pub(super) gateway: &'w str,
+    /// Whether the gateway can use the server.
+    pub(super) serving: bool,
+}
+
+/// How what only some servers have gets to clients of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// By the servers' own proxies.
+    Own,
+    /// Through gateways: what servers forward and merge themselves is nobody's way.
+    Gateways,
+    /// There is nothing that only some have, all servers being of this release.
+    NotYet(Release),
 }
 
 /// What `/version` says.
@@ -299,6 +344,61 @@ impl World {
     /// The servers that answer: of others it is not known what they are.
     pub(super) fn answering(&self) -> impl Iterator<Item = &Server> {
         self.servers.iter().filter(|it| it.answers().is_some())
+    }
+
+    /// The gateway of those named by their own address that a server stands behind; one that can use it before others.
+    pub(super) fn behind(&self, server: &Server) -> Option<Behind<'_>> {
+        let found = self.gateways.iter().filter_map(|gateway| {
+            let peers = gateway.peers();
+            let peer = peers.iter().find(|it| server.is_at(&it["address"]))?;
+            Some(Behind {
+                gateway: &gateway.url,
+                serving: peer["state"] == "serving",
+            })
+        });
+        let is_other = !server.is_gateway();
+        is_other
+            .then(|| found.max_by_key(|it| it.serving))
+            .flatten()
+    }
+
+    /// Whether nothing is known that servers share, for want of a server.
+    pub(super) fn nobody_answers(&self) -> bool {
+        self.answering().next().is_none()
+    }
+
+    /// Whether a server that cannot be asked anything was named by this address: what is said of it is said there.
+    pub(super) fn is_away(&self, address: &Value) -> bool {
+        let mut servers = self.servers.iter();
+        servers.any(|it| it.is_away() && it.is_at(address))
+    }
+
+    /// Whether clients may connect to a server by itself, or to the gateway that it is.
+    pub(super) fn is_reached(&self, server: &Server) -> bool {
+        server.answers().is_some() && self.behind(server).is_none()
+    }
+
+    /// How what only some have gets to the clients of the others.
+    pub(super) fn way(&self) -> Way {
+        let through_gateways =
+            |it: &Server| it.is_gateway() || self.behind(it).is_some_and(|it| it.serving);
+        if !self.nobody_answers() && self.answering().all(through_gateways) {
+            return Way::Gateways;
+        }
+        match self.only_release() {
+            Some(release) if apis::differing(&self.servers).is_empty() => Way::NotYet(release),
+            _ => Way::Own,
+        }
+    }
+
+    /// The release of all servers of which it is known, if it is one.
+    fn only_release(&self) -> Option<Release> {
+        let named = self.answering().filter(|it| !it.is_gateway());
+        let named = named.filter_map(|it| Some(it.version()?.emulated));
+        let behind = self.gateways.iter().flat_map(Gateway::peers);
+        let behind = behind.filter_map(|it| Release::parse(it["version"].as_str()?));
+        let releases: BTreeSet<Release> = named.chain(behind).collect();
+        releases.first().copied().filter(|_| releases.len() == 1)
     }
 
     /// The authorities that servers are checked by.

@@ -5,6 +5,7 @@ use super::gateway::{self, PKI};
 use super::*;
 use crate::check::command_line::{GATE, NEEDED};
 use crate::check::report::Verdict;
+use crate::check::world::Way;
 use crate::diff::lifecycle::Release;
 use serde_json::Value;
 
@@ -71,7 +72,7 @@ fn a_server_that_was_given_what_is_printed_has_all_flags() {
     ] {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let before = line(version, &words);
-        let was_fine = command_line::judge_line(&before).verdict == Verdict::Pass;
+        let was_fine = command_line::judge_line(&before, Way::Own).verdict == Verdict::Pass;
         let facts = Facts {
             lines: vec![before.clone()],
             ..Facts::default()
@@ -83,7 +84,7 @@ fn a_server_that_was_given_what_is_printed_has_all_flags() {
             "{shown}"
         );
         let after = given(before, &yaml(&shown));
-        let item = command_line::judge_line(&after);
+        let item = command_line::judge_line(&after, Way::Own);
         assert_eq!(item.verdict, Verdict::Pass, "{words:?}: {item:?}\n{shown}");
         assert_eq!(
             after.gate("A"),
