@@ -259,8 +259,11 @@ impl Pool {
         let usable = |vitals: &Vitals| {
             vitals.id >= wanted.from_id
                 && vitals.is_usable(generation)
-                && !(only_new && vitals.is_used())
-                && !(only_used && !vitals.is_used())
+                && if vitals.is_used() {
+                    !only_new
+                } else {
+                    !only_used
+                }
         };
         while let Some(at) = state.http1.iter().rposition(|c| usable(&c.vitals)) {
             let idle = state.http1.remove(at);
