@@ -4,8 +4,10 @@
 //!
 //! What has to hold is `peerage_testkit::simulation`'s head. `PEERAGE_SEED` repeats a run that failed.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use peerage_etcd::{EtcdOptions, EtcdStore};
+use peerage_store::StoreExt as _;
 use peerage_testkit::cluster::until;
 use peerage_testkit::kube::{Etcd, EtcdCluster, Gateway};
 use peerage_testkit::pki::Pki;
@@ -119,6 +121,34 @@ async fn with_three_members_all_goes_on_whichever_is_away_and_nothing_is_lost() 
     })
     .await;
     assert!(report.requests > 500, "{report:?}");
+}
+
+/// When a member is given up that says nothing, and what electing a leader and a busy machine may add.
+const GIVEN_UP: Duration = Duration::from_secs(15);
+const BUSY: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn a_member_that_hangs_is_given_up_for_another_in_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let pki = Pki::create(directory.path());
+    let etcd = Etcd::of("3.6")
+        .start_cluster(3, &pki, directory.path())
+        .await;
+    let members = etcd.members();
+    let store = EtcdStore::connect(EtcdOptions::new(members.iter().map(Etcd::url)));
+    let store = store.await.unwrap();
+    store.create("/a", "1", 0).await.unwrap();
+    // The one that is named first is asked first.
+    members[0].pause();
+    let since = Instant::now();
+    until("another is asked", || async {
+        store.get("/a").await.is_ok()
+    })
+    .await;
+    let took = since.elapsed();
+    eprintln!("measured: another was asked after {took:?}");
+    assert!(took > Duration::from_secs(1), "it asked another anyway");
+    assert!(took < GIVEN_UP + BUSY, "{took:?}");
 }
 
 #[tokio::test]
