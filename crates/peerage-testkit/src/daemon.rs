@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -95,6 +95,18 @@ impl State {
         }
         self
     }
+}
+
+/// Whether a thread of a process has not stopped, as far as the system says.
+fn goes_on(id: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{id}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let mut states = threads.filter_map(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
+        // After the name, which may hold anything.
+        stat.rsplit_once(") ")?.1.chars().next()
+    });
+    states.any(|state| !"TtZX".contains(state))
 }
 
 impl Daemon {
@@ -181,9 +193,14 @@ impl Daemon {
         status
     }
 
-    /// Freezes it (SIGSTOP): connections stay, and nothing answers.
+    /// Freezes it (SIGSTOP): connections stay, and nothing answers. On a busy machine some of its threads go on for a
+    /// while after the signal; none does when this returns.
     pub fn pause(&self) {
         self.signal(Signal::SIGSTOP);
+        let end = Instant::now() + START;
+        while self.id().is_some_and(goes_on) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Lets it go on (SIGCONT).
