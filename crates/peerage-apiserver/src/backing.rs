@@ -161,7 +161,7 @@ impl Backing {
         let range = RangeRequest::new(KeyRange::key(self.probed.clone()));
         match tokio::time::timeout(PROBE_DEADLINE, self.inner.range(range)).await {
             Ok(answer) => answer.map(drop),
-            Err(_) => Err(late("range", PROBE_DEADLINE)),
+            Err(_) => Err(self.late("range", PROBE_DEADLINE)),
         }
     }
 
@@ -173,7 +173,7 @@ impl Backing {
         let started = Instant::now();
         let result = match tokio::time::timeout(self.limit, call).await {
             Ok(result) => result,
-            Err(_) => Err(late(operation, self.limit)),
+            Err(_) => Err(self.late(operation, self.limit)),
         };
         let labels = Call { operation };
         let took = started.elapsed().as_secs_f64();
@@ -184,16 +184,25 @@ impl Backing {
         }
         result
     }
-}
 
-fn late(operation: &str, limit: Duration) -> StoreError {
-    StoreError::Unavailable {
-        reason: format!("it did not answer a {operation} within {limit:?}"),
+    /// It took too long; the reason is what the store's client met meanwhile, if it met anything.
+    fn late(&self, operation: &str, limit: Duration) -> StoreError {
+        let reason = format!("it did not answer a {operation} within {limit:?}");
+        StoreError::Unavailable {
+            reason: match self.inner.trouble() {
+                Some(trouble) => format!("{reason}: {trouble}"),
+                None => reason,
+            },
+        }
     }
 }
 
 #[async_trait]
 impl Store for Backing {
+    fn trouble(&self) -> Option<String> {
+        self.inner.trouble()
+    }
+
     async fn range(&self, request: RangeRequest) -> Result<RangeResponse, StoreError> {
         self.call("range", self.inner.range(request)).await
     }

@@ -96,14 +96,17 @@ impl ApiError {
 
 /// What went wrong in the store, as a client is told.
 ///
-/// Differs: kube-apiserver answers 500 or 504 while its store is away; 503 with `Retry-After` is what clients retry.
+/// A store that refuses this server (a password that was changed, a right that is not given yet) does so until somebody
+/// mends it, which is nothing that the request could be blamed for.
+///
+/// Differs: kube-apiserver answers 500 or 504 while its store is away or refuses it; 503 with `Retry-After` is what clients retry.
 pub(crate) fn of_store(error: &StoreError, resource: &Resource, operation: &str) -> ApiError {
     match error {
         StoreError::Compacted { .. } => ApiError::expired(
             "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.",
         ),
         StoreError::TooLarge { .. } => Status::too_large(error).into(),
-        error if error.is_transient() => {
+        error if error.is_transient() || matches!(error, StoreError::Denied { .. }) => {
             let what = group_resource(resource);
             ApiError::unavailable(format!(
                 "the {operation} of {what} could not be completed: {error}"

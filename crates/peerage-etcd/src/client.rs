@@ -10,6 +10,7 @@
 //! Nothing is buffered here but what the connection's own windows hold.
 
 mod connection;
+mod user;
 mod watch;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use peerage_http::ClientTls;
+use peerage_http::reload::Reload;
 use peerage_store::{
     KeyRange, Lease, LeaseId, LeaseStatus, Limits, Op, RangeRequest, RangeResponse, Revision,
     Store, StoreError, StoreStatus, Txn, TxnResponse, WatchRequest, WatchStream,
@@ -27,6 +29,7 @@ use crate::convert;
 use crate::messages as etcd;
 use crate::status::{PERMISSION_DENIED, from_status};
 use connection::{Connections, Retry};
+pub use user::EtcdUser;
 
 /// Where a store is and how to reach it.
 #[derive(Clone)]
@@ -41,13 +44,16 @@ pub struct EtcdOptions {
     /// The name that servers' certificates must have, where that is not the endpoint's host.
     pub server_name: Option<String>,
     /// The name and password to give, where the cluster asks for them.
-    pub user: Option<(String, String)>,
+    pub user: Option<EtcdUser>,
     /// How long connecting to one endpoint may take.
     pub connect_timeout: Duration,
     /// How long a request may take, all tries together.
     pub request_timeout: Duration,
     /// The bounds of a request, checked before it is sent.
     pub limits: Limits,
+    /// The largest answer that is taken, and the largest batch of a watch; what is larger is
+    /// [`StoreError::TooLarge`]. As etcd's own client has it unless said otherwise.
+    pub max_answer: usize,
 }
 
 impl std::fmt::Debug for EtcdOptions {
@@ -56,7 +62,7 @@ impl std::fmt::Debug for EtcdOptions {
         f.debug_struct("EtcdOptions")
             .field("endpoints", &self.endpoints)
             .field("server_name", &self.server_name)
-            .field("user", &self.user.as_ref().map(|(name, _)| name))
+            .field("user", &self.user)
             .finish_non_exhaustive()
     }
 }
@@ -72,7 +78,15 @@ impl EtcdOptions {
             connect_timeout: Duration::from_secs(3),
             request_timeout: Duration::from_secs(30),
             limits: Limits::default(),
+            max_answer: i32::MAX as usize,
         }
+    }
+
+    /// Files that are to be looked at again and again: certificates and the password.
+    pub fn reloads(&self) -> Vec<Arc<dyn Reload>> {
+        let mut reloads = self.tls.reloads();
+        reloads.extend(self.user.iter().flat_map(EtcdUser::reloads));
+        reloads
     }
 }
 
@@ -323,6 +337,10 @@ impl Store for EtcdStore {
         let mut ids: Vec<_> = response.leases.iter().map(|lease| lease.id).collect();
         ids.sort_unstable();
         Ok(ids)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.connections.trouble()
     }
 
     async fn status(&self) -> Result<StoreStatus, StoreError> {

@@ -13,5 +13,5 @@ pub mod messages;
 mod server;
 mod status;
 
-pub use client::{ConnectError, EtcdOptions, EtcdStore};
+pub use client::{ConnectError, EtcdOptions, EtcdStore, EtcdUser};
 pub use server::{ServeError, ServeOptions, StoreTls, serve};

@@ -22,6 +22,8 @@ const AUTH_OFF: &str = "etcdserver: authentication is not enabled";
 /// What etcd says to who has a name, and no right to the key.
 pub(crate) const PERMISSION_DENIED: &str = "permission denied";
 const TOKEN_INVALID: &str = "etcdserver: invalid auth token";
+/// What the gRPC library says of an answer that is larger than what is taken.
+const ANSWER_TOO_LARGE: &str = "Error, decoded message length too large";
 const CORRUPT: &str = "etcdserver: corrupt cluster";
 
 /// What etcd would have answered.
@@ -83,6 +85,11 @@ pub(crate) fn says_token_has_ended(reason: &str) -> bool {
         .any(|text| reason.contains(text))
 }
 
+/// Whether name and password do not belong together.
+pub(crate) fn password_is_refused(status: &Status) -> bool {
+    status.message() == AUTH_FAILED
+}
+
 /// Whether the cluster has no names and passwords.
 pub(crate) fn authentication_is_off(status: &Status) -> bool {
     status.message() == AUTH_OFF
@@ -95,6 +102,9 @@ fn by_code(code: Code, message: &str) -> StoreError {
             StoreError::Invalid { reason }
         }
         Code::PermissionDenied | Code::Unauthenticated => StoreError::Denied { reason },
+        Code::OutOfRange if message.starts_with(ANSWER_TOO_LARGE) => {
+            StoreError::TooLarge { size: 0, limit: 0 }
+        }
         Code::DataLoss => StoreError::Corrupt { reason },
         // The server did not begin.
         Code::ResourceExhausted if message == TOO_MANY_REQUESTS => StoreError::Exhausted {

@@ -218,7 +218,49 @@ async fn only_who_shows_a_certificate_of_the_authority_gets_in() {
             panic!("{error}");
         };
         assert!(matches!(source, StoreError::Unavailable { .. }), "{source}");
+        let text = source.to_string().to_lowercase();
+        let told = ["certificate", "unknownca", "alert"];
+        let told = told.iter().any(|it| text.contains(it));
+        assert!(told, "why not is told: {text}");
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn who_does_not_wait_for_the_error_can_ask_what_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let (authority, other) = (Authority::new("store"), Authority::new("other"));
+    let server = secured(folder.path(), &authority).await;
+    let mut options = client_options(&server, other.pem(), Some(sign(&authority, "client")));
+    options.request_timeout = Duration::from_secs(60);
+    let store = EtcdStore::lazy(options).unwrap();
+    assert_eq!(store.trouble(), None);
+    let patience = Duration::from_secs(1);
+    let gave_up = tokio::time::timeout(patience, store.get("/a")).await;
+    assert!(gave_up.is_err(), "{gave_up:?}");
+    let trouble = store.trouble().unwrap();
+    assert!(trouble.contains("certificate"), "{trouble}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_larger_than_wanted_is_not_read() {
+    let store = memory();
+    store.create("/a", vec![b'a'; 100_000], 0).await.unwrap();
+    store.create("/b", "1", 0).await.unwrap();
+    let server = Server::start(&store).await;
+    let mut options = EtcdOptions::new([server.address.to_string()]);
+    options.max_answer = 10_000;
+    let client = EtcdStore::connect(options).await.unwrap();
+    let error = client.get("/a").await.unwrap_err();
+    assert!(matches!(error, StoreError::TooLarge { .. }), "{error}");
+    assert_eq!(client.get("/b").await.unwrap().unwrap().value, "1");
+    // A watch ends with it instead of asking for the same again and again.
+    let watch = WatchRequest::new(KeyRange::prefix("/"), 0);
+    let mut watch = client.watch(watch).await.unwrap();
+    store.put("/a", vec![b'b'; 100_000], 0).await.unwrap();
+    let error = watch.next().await.unwrap().unwrap_err();
+    assert!(matches!(error, StoreError::TooLarge { .. }), "{error}");
     server.stop().await;
 }
 

@@ -138,6 +138,7 @@ impl Start {
         options.audit_metrics.register(&metrics);
         if let Some(sources) = &sources {
             sources.register_metrics(&metrics);
+            sources.judge_by(&proxy);
         }
         let files = files(&options, &authenticator, sources.as_deref());
         follow_files(files, &metrics, life.clone());

@@ -11,9 +11,11 @@
 //! | `leases` | identity Leases in `kube-system`, through a server behind |
 //! | `etcd` | the endpoint keys that kube-apiservers keep for each other |
 //! | `combine` | what all of them say, as one list |
+//! | `proven` | where servers have answered lately |
 //!
 //! Invariants: a source that cannot be read takes nothing away, its last list stays in force and ages visibly; a bad
-//! entry costs that entry alone; every wait is bounded, every failure is followed by a pause.
+//! entry costs that entry alone; addresses that lead nowhere, however many, take no place from a server that answers;
+//! every wait is bounded, every failure is followed by a pause.
 
 mod combine;
 mod dns;
@@ -21,6 +23,7 @@ mod etcd;
 mod file;
 mod leases;
 mod moves;
+mod proven;
 mod publish;
 
 use std::path::PathBuf;
@@ -34,7 +37,7 @@ use peerage_etcd::EtcdOptions;
 use peerage_http::ClientTls;
 use peerage_http::metrics::Registry;
 use peerage_http::reload::Reload;
-use peerage_proxy::{IdentityLease, PeerRecord};
+use peerage_proxy::{IdentityLease, PeerProxy, PeerRecord};
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
@@ -43,11 +46,16 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 pub use dns::DnsName;
 pub use file::{EntryError, server_address};
 
-use combine::{Combined, combine};
+use combine::{Choice, Combined, combine};
+use proven::Proven;
 use publish::{Publisher, State, Troubles};
 
 /// How long a start waits for what every source says first.
 const FIRST: Duration = Duration::from_secs(5);
+/// Where more addresses are named than can be asked, how long each has to show that a server is there.
+const TURN: Duration = Duration::from_secs(10);
+/// No server's ID is longer: it is a name of Kubernetes.
+const LONGEST_ID: usize = 253;
 
 /// The sources of one gateway.
 pub struct SourceOptions {
@@ -132,6 +140,7 @@ pub struct Sources {
     states: Vec<(&'static str, watch::Receiver<State>)>,
     findings: watch::Receiver<Arc<[Finding]>>,
     troubles: Troubles,
+    proven: Proven,
     reloads: Vec<Arc<dyn Reload>>,
     _tasks: DropGuard,
 }
@@ -169,8 +178,9 @@ impl Sources {
         let stop = CancellationToken::new();
         let changed = Arc::new(Notify::new());
         let troubles = Troubles::default();
+        let proven = Proven::default();
         let fixed: Arc<[Found]> = options.fixed.into();
-        let first = combine([("flags", &*fixed)]);
+        let first = combine([("flags", &*fixed)], &Choice::default());
         let (records, followed) = watch::channel(first.records);
         let (found, findings) = watch::channel(first.findings);
         let mut states = Vec::new();
@@ -187,12 +197,14 @@ impl Sources {
             spawn.run(file::follow(path, publisher("file")));
         }
         if let Some(etcd) = options.etcd {
-            reloads.extend(etcd.options.tls.reloads());
-            spawn.run(etcd::follow(etcd, publisher("etcd")));
+            reloads.extend(etcd.options.reloads());
+            let publisher = publisher("etcd").keeps_who_answers(proven.clone());
+            spawn.run(etcd::follow(etcd, proven.clone(), publisher));
         }
         if let Some(leases) = options.leases {
             reloads.extend(leases.tls.reloads());
-            let source = leases::follow(leases, followed.clone(), publisher("leases"));
+            let publisher = publisher("leases").keeps_who_answers(proven.clone());
+            let source = leases::follow(leases, followed.clone(), proven.clone(), publisher);
             spawn.run(source);
         }
         if !options.names.is_empty() {
@@ -201,8 +213,14 @@ impl Sources {
         let combiner = Arc::new(Combiner {
             states: states.clone(),
             changed,
-            published: Mutex::new((records, found)),
+            published: Mutex::new(Published {
+                to_proxy: records,
+                to_people: found,
+                choice: Choice::default(),
+                next: None,
+            }),
             troubles: troubles.clone(),
+            proven: proven.clone(),
         });
         spawn.run(combiner.clone().run());
         let sources = Sources {
@@ -210,6 +228,7 @@ impl Sources {
             states,
             findings,
             troubles,
+            proven,
             reloads,
             _tasks: stop.drop_guard(),
         };
@@ -223,6 +242,12 @@ impl Sources {
     #[must_use]
     pub fn records(&self) -> watch::Receiver<Arc<[PeerRecord]>> {
         self.records.clone()
+    }
+
+    /// From now on this proxy, which asks the servers, says which of them answer.
+    pub fn judge_by(&self, proxy: &PeerProxy) {
+        let proxy = proxy.clone();
+        self.proven.judge_by(move || proxy.serving());
     }
 
     /// Each source and how it does.
@@ -295,38 +320,78 @@ struct Combiner {
     /// Locked while a list is made, so that the last one that is published is the newest.
     published: Mutex<Published>,
     troubles: Troubles,
+    proven: Proven,
 }
 
-type Published = (
-    watch::Sender<Arc<[PeerRecord]>>,
-    watch::Sender<Arc<[Finding]>>,
-);
+struct Published {
+    to_proxy: watch::Sender<Arc<[PeerRecord]>>,
+    to_people: watch::Sender<Arc<[Finding]>>,
+    choice: Choice,
+    /// Where the next turn begins, if not all have a place.
+    next: Option<u64>,
+}
 
 impl Combiner {
     async fn run(self: Arc<Self>) {
+        let mut turns = tokio::time::interval_at(Instant::now() + TURN, TURN);
         loop {
             self.publish();
-            self.changed.notified().await;
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = self.turn(&mut turns) => {}
+            }
+        }
+    }
+
+    /// Returns when it is others' turn.
+    async fn turn(&self, turns: &mut tokio::time::Interval) {
+        loop {
+            turns.tick().await;
+            // Also to remember who answers now.
+            let proven = self.proven.lately(Instant::now());
+            let published = self.published.lock();
+            let mut published = published.unwrap_or_else(PoisonError::into_inner);
+            published.choice.proven = proven;
+            if let Some(next) = published.next {
+                published.choice.from = next;
+                return;
+            }
         }
     }
 
     fn publish(&self) {
+        let proven = self.proven.lately(Instant::now());
         let published = self.published.lock();
-        let published = published.unwrap_or_else(PoisonError::into_inner);
-        let (to_proxy, to_people) = &*published;
+        let mut published = published.unwrap_or_else(PoisonError::into_inner);
         let lists: Vec<_> = self
             .states
             .iter()
             .map(|(name, state)| (*name, state.borrow().servers.clone()))
             .collect();
-        let Combined { records, findings } =
-            combine(lists.iter().map(|(name, list)| (*name, &**list)));
-        let before = to_people.borrow().clone();
-        for finding in findings.iter().filter(|it| !before.contains(it)) {
-            self.troubles.found(finding);
+        published.choice.proven = proven;
+        let lists = lists.iter().map(|(name, list)| (*name, &**list));
+        let combined = combine(lists, &published.choice);
+        published.next = combined.next;
+        published.tell(combined, &self.troubles);
+    }
+}
+
+impl Published {
+    fn tell(&self, combined: Combined, troubles: &Troubles) {
+        let Combined {
+            records, findings, ..
+        } = combined;
+        let before = self.to_people.borrow().clone();
+        // How many there are too many may change from moment to moment.
+        let was_told = |it: &Finding| match it.kind {
+            "too_many" | "more" => before.iter().any(|old| old.kind == it.kind),
+            _ => before.contains(it),
+        };
+        for finding in findings.iter().filter(|it| !was_told(it)) {
+            troubles.found(finding);
         }
-        to_people.send_replace(findings);
-        to_proxy.send_if_modified(|current| {
+        self.to_people.send_replace(findings);
+        self.to_proxy.send_if_modified(|current| {
             let changed = **current != *records;
             *current = records;
             changed

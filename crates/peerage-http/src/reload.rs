@@ -2,14 +2,15 @@
 //!
 //! A [`Reloading`] value keeps the bytes it was built from; [`Reloading::reload`] reads the files again and
 //! builds anew only when a byte changed, so mounted secrets that swap by symlink, copies that keep their time
-//! stamp and network mounts all work. Invariant: a value once loaded is never lost; files that cannot be read
-//! or built from keep the old value and are reported.
+//! stamp and network mounts all work. A change counts when the files stay as they are for a moment, so that a file
+//! which is being written is not taken for a short one. Invariant: a value once loaded is never lost; files that cannot
+//! be read or built from keep the old value and are reported.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use peerage_core::chain;
@@ -32,6 +33,9 @@ pub enum Reloaded {
     /// The files changed or vanished and the old value is still in use.
     Failed(BoxError),
 }
+
+/// For how long files have to stay as they are before a change of them counts.
+const SETTLE: Duration = Duration::from_millis(50);
 
 type Build<T> = dyn Fn(&[Vec<u8>]) -> Result<T, BoxError> + Send + Sync;
 
@@ -114,6 +118,10 @@ impl<T: Send + Sync + 'static> Reloading<T> {
     fn try_reload(&self) -> Result<bool, BoxError> {
         let bytes = read_all(&self.files)?;
         if bytes == self.current.load().bytes {
+            return Ok(false);
+        }
+        if !stay(&self.files, &bytes)? {
+            // Somebody is writing them. The next look is soon.
             return Ok(false);
         }
         let value = Arc::new((self.build)(&bytes)?);
@@ -299,6 +307,19 @@ struct ReadError {
     source: std::io::Error,
 }
 
+/// Whether the files were `bytes` already a moment ago and nobody writes them. Blocks for that moment.
+fn stay(files: &[PathBuf], bytes: &[Vec<u8>]) -> Result<bool, BoxError> {
+    let before = stamps(files);
+    std::thread::sleep(SETTLE);
+    Ok(read_all(files)? == bytes && stamps(files) == before)
+}
+
+/// When each file was last written, as far as that can be told.
+fn stamps(files: &[PathBuf]) -> Vec<Option<SystemTime>> {
+    let stamp = |file: &PathBuf| std::fs::metadata(file).and_then(|it| it.modified()).ok();
+    files.iter().map(stamp).collect()
+}
+
 fn read_all(files: &[PathBuf]) -> Result<Vec<Vec<u8>>, BoxError> {
     let read = |path: &PathBuf| read(path).map_err(Into::into);
     files.iter().map(read).collect()
@@ -335,6 +356,37 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         assert!(matches!(value.reload(), Reloaded::Failed(_)));
         assert_eq!((*value.get(), value.generation()), (2, 1));
+    }
+
+    #[test]
+    fn a_file_that_is_being_written_is_believed_when_it_is_whole() {
+        use std::io::Write as _;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("n");
+        std::fs::write(&path, "1").unwrap();
+        let value = Arc::new(Reloading::load("number", vec![path.clone()], number).unwrap());
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let (begins, begun) = std::sync::mpsc::channel();
+        // Each half of it is a number as well.
+        let writer = std::thread::spawn(move || {
+            while stopped.try_recv() != Err(std::sync::mpsc::TryRecvError::Disconnected) {
+                let mut file = std::fs::File::create(&path).unwrap();
+                for digit in ["1", "2", "3"] {
+                    file.write_all(digit.as_bytes()).unwrap();
+                    std::thread::sleep(Duration::from_millis(3));
+                }
+                let _ = begins.send(());
+            }
+        });
+        begun.recv().unwrap();
+        for _ in 0..10 {
+            value.reload();
+            assert!([1, 123].contains(&*value.get()), "{}", value.get());
+        }
+        drop(stop);
+        writer.join().unwrap();
+        value.reload();
+        assert_eq!(*value.get(), 123);
     }
 
     #[test]

@@ -238,6 +238,15 @@ impl PeerProxy {
         snapshot.peers.values().any(Known::is_serving)
     }
 
+    /// Where servers answer now that have proved who they are.
+    #[must_use]
+    pub fn serving(&self) -> Vec<http::uri::Authority> {
+        let snapshot = self.shared.snapshot.load();
+        let serving = snapshot.peers.values().filter(|it| it.is_serving());
+        let links = serving.filter_map(|it| it.peer.link());
+        links.map(|link| link.address.clone()).collect()
+    }
+
     /// Every peer, its state and why.
     #[must_use]
     pub fn debug(&self) -> DebugPeers {

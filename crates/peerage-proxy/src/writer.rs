@@ -194,11 +194,15 @@ impl Writer {
         }
     }
 
-    /// Makes room by forgetting a peer that is not registered any more: the one that would be forgotten first anyway.
+    /// Makes room by forgetting a peer that is not registered any more: one that was never heard before others, then the
+    /// one that would be forgotten first anyway.
     fn evict(&mut self, records: &HashMap<&str, &PeerRecord>) -> bool {
         let gone = self.peers.iter();
         let gone = gone.filter(|(id, _)| !records.contains_key(&***id));
-        let first = gone.min_by_key(|(id, it)| (it.standing.until(), (*id).clone()));
+        let first = gone.min_by_key(|(id, it)| {
+            let was_heard = it.peer.documents().is_some();
+            (was_heard, it.standing.until(), (*id).clone())
+        });
         let Some(id) = first.map(|(id, _)| id.clone()) else {
             return false;
         };

@@ -85,4 +85,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// The store's revision and size.
     async fn status(&self) -> Result<StoreStatus, StoreError>;
+
+    /// Why the store does not answer at present, where that is known: for who did not wait for the error.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 }

@@ -63,6 +63,19 @@ pub enum Command {
     Pki(PkiCommand),
 }
 
+impl Command {
+    /// Whether it goes on until it is told to stop, and hears signals.
+    pub fn listens(&self) -> bool {
+        match self {
+            Command::Apiserver(_) | Command::Gateway(_) | Command::Store(_) | Command::Up(_) => {
+                true
+            }
+            Command::Check(flags) => flags.watch,
+            Command::Explain(_) | Command::Diff(_) | Command::Pki(_) => false,
+        }
+    }
+}
+
 /// Why a command line was not understood.
 #[derive(Debug)]
 pub enum ParseError {

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use peerage_etcd::EtcdOptions;
+use peerage_etcd::{EtcdOptions, EtcdUser};
 use peerage_http::tls::ClientTlsOptions;
 use peerage_http::{ClientTls, Pem};
 
@@ -156,13 +156,14 @@ fn is_malformed(url: &str) -> bool {
     host.is_none_or(|host| host.is_empty() || host.contains('/'))
 }
 
-/// The name, and the first line of the file with the password.
-fn with_password((name, file): &(String, PathBuf)) -> Result<(String, String), Failure> {
-    let text = std::fs::read_to_string(file).map_err(|source| SettingsError::ReadFile {
+/// The name, with the password that the first line of the file has, now and whenever it changes.
+fn with_password((name, file): &(String, PathBuf)) -> Result<EtcdUser, Failure> {
+    let failed = |source| SettingsError::ReadFile {
         flag: "--etcd-password-file",
         path: file.clone(),
         source,
-    })?;
-    let password = text.lines().next().unwrap_or_default();
-    Ok((name.clone(), password.to_owned()))
+    };
+    std::fs::read_to_string(file).map_err(failed)?;
+    let user = EtcdUser::from_file(name.clone(), file.clone());
+    Ok(user.map_err(|error| failed(std::io::Error::other(error)))?)
 }

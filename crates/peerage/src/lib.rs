@@ -70,8 +70,14 @@ fn started(
 
 /// Runs the command line and says how it ended.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    signals::defer_refresh();
     let outcome = match cli::parse(args) {
-        Ok(typed) => cli::run(typed),
+        Ok(typed) => {
+            if !typed.command.listens() {
+                signals::refuse_refresh();
+            }
+            cli::run(typed)
+        }
         Err(cli::ParseError::Failure(failure)) => Err(failure),
         Err(cli::ParseError::Clap(error)) => {
             // Printing help is no error; clap knows which stream it goes to.

@@ -152,3 +152,36 @@ async fn a_gateway_answers_nothing_itself_that_it_passes_on() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_gateway_whose_source_says_nothing_stops_at_once() {
+    let temp = tempfile::tempdir().unwrap();
+    let pki = Pki::create(temp.path());
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let file = |flag: &str, name: &str| format!("--{flag}={}", pki.file(name).display());
+    let mut gateway = tokio::process::Command::new(executable())
+        .args([
+            "gateway".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--secure-port=0".to_owned(),
+            format!("--etcd-servers=http://{}", silent.local_addr().unwrap()),
+            file("tls-cert-file", "server.crt"),
+            file("tls-private-key-file", "server.key"),
+            file("client-ca-file", "ca.crt"),
+            file("peer-ca-file", "ca.crt"),
+            file("proxy-client-cert-file", "front-proxy-client.crt"),
+            file("proxy-client-key-file", "front-proxy-client.key"),
+        ])
+        .stderr(std::process::Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let _connection = silent.accept().await.unwrap();
+    let asked = std::time::Instant::now();
+    let pid = nix::unistd::Pid::from_raw(gateway.id().unwrap().cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    let ended = gateway.wait().await.unwrap();
+    assert!(ended.success(), "{ended}");
+    let took = asked.elapsed();
+    assert!(took < std::time::Duration::from_secs(3), "{took:?}");
+}

@@ -74,6 +74,7 @@ pub(crate) struct Cache {
     fresh: mpsc::Sender<Fresh>,
     /// How long a read waits for the store to say its revision.
     patience: Duration,
+    asked: Asked,
     /// Asks the running watch how far it has come: writes outside of the prefix move the store's revision too.
     progress: ArcSwapOption<ProgressRequester>,
 }
@@ -105,6 +106,7 @@ impl Cache {
             revision: watch::Sender::new(0),
             fresh,
             patience,
+            asked: Asked(store.clone()),
             progress: ArcSwapOption::empty(),
         });
         let feed = Feed {
@@ -142,7 +144,7 @@ impl Cache {
         // A look that is under way may be too old for this read, which then needs the next one.
         let wanted = tokio::time::timeout(self.patience, revision)
             .await
-            .map_err(|_| CacheError::Store(Arc::new(silent(self.patience))))?
+            .map_err(|_| CacheError::Store(Arc::new(self.asked.silent(self.patience))))?
             .map_err(|_| CacheError::Busy)?
             .map_err(CacheError::Store)?;
         self.reach(wanted, REACH).await
@@ -227,9 +229,24 @@ async fn current_revision(store: &dyn Store, key: &str) -> Result<Revision, Stor
     Ok(store.range(look).await?.revision)
 }
 
-fn silent(wait: Duration) -> StoreError {
-    StoreError::Unavailable {
-        reason: format!("it did not say its revision within {wait:?}"),
+/// The store that is asked for its revision.
+struct Asked(Arc<dyn Store>);
+
+impl Asked {
+    fn silent(&self, wait: Duration) -> StoreError {
+        let reason = format!("it did not say its revision within {wait:?}");
+        StoreError::Unavailable {
+            reason: match self.0.trouble() {
+                Some(trouble) => format!("{reason}: {trouble}"),
+                None => reason,
+            },
+        }
+    }
+}
+
+impl std::fmt::Debug for Asked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Asked").finish_non_exhaustive()
     }
 }
 

@@ -9,7 +9,7 @@ use peerage_testkit::wire::Outgoing;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::support::{Mode, Server, Site, Switch, until};
+use super::support::{Mode, Server, Site, Switch, TROUBLE, until};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -46,7 +46,7 @@ async fn while_the_store_is_away_what_needs_it_is_answered_503_with_retry_after(
     options.limits.request_timeout = Duration::from_secs(2);
     let server = site.start(options).await;
     assert_eq!(server.config_map("before").await.status(), 201);
-    for mode in [Mode::Away, Mode::Silent] {
+    for mode in [Mode::Away, Mode::Silent, Mode::Refusing] {
         store.set(mode);
         let path = format!("{CONFIG_MAPS}/before");
         let options = json!({});
@@ -67,6 +67,9 @@ async fn while_the_store_is_away_what_needs_it_is_answered_503_with_retry_after(
             assert_eq!(answer.status(), 503, "{mode:?}: {}", answer.json());
             assert_eq!(answer.json()["kind"], "Status");
             assert_eq!(answer.head.header("Retry-After"), Some("1"));
+            let message = answer.json()["message"].as_str().unwrap().to_owned();
+            let told = message.contains(TROUBLE);
+            assert_eq!(told, mode == Mode::Silent, "{mode:?}: {message}");
         }
         // What may be as old as it is needs no store.
         let old = server

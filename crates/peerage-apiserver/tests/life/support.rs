@@ -33,7 +33,12 @@ pub(crate) enum Mode {
     Away,
     /// Never answers; watches end.
     Silent,
+    /// Lets nobody in; watches end.
+    Refusing,
 }
+
+/// What is known to be wrong while the store does not answer.
+pub(crate) const TROUBLE: &str = "its certificate is not what it should be";
 
 /// A store that can go away.
 pub(crate) struct Switch {
@@ -64,6 +69,9 @@ impl Switch {
             Mode::There => Ok(()),
             Mode::Away => Err(away()),
             Mode::Silent => std::future::pending().await,
+            Mode::Refusing => Err(StoreError::Denied {
+                reason: "the password is another one now".to_owned(),
+            }),
         }
     }
 }
@@ -76,6 +84,10 @@ fn away() -> StoreError {
 
 #[async_trait]
 impl Store for Switch {
+    fn trouble(&self) -> Option<String> {
+        (*self.mode.borrow() == Mode::Silent).then(|| TROUBLE.to_owned())
+    }
+
     async fn range(&self, request: RangeRequest) -> Result<RangeResponse, StoreError> {
         self.pass().await?;
         self.inner.range(request).await

@@ -52,7 +52,7 @@ impl Sink {
                 Writer {
                     target,
                     metrics,
-                    failing: false,
+                    outage: Outage::default(),
                 }
                 .run(items)
             })
@@ -106,7 +106,7 @@ impl Sink {
 struct Writer {
     target: Box<dyn Write + Send>,
     metrics: AuditMetrics,
-    failing: bool,
+    outage: Outage,
 }
 
 impl Writer {
@@ -122,6 +122,9 @@ impl Writer {
             }
             let flushed = self.target.flush();
             self.report(&flushed);
+            if self.outage.batch_is_over() {
+                tracing::info!("the audit log can be written again");
+            }
             for done in waiting {
                 let _ = done.send(());
             }
@@ -137,13 +140,57 @@ impl Writer {
     }
 
     fn report(&mut self, written: &io::Result<()>) {
-        match written {
-            Ok(()) => self.failing = false,
-            Err(error) if !self.failing => {
-                self.failing = true;
-                tracing::error!(%error, "the audit log cannot be written; its events are lost");
-            }
-            Err(_) => {}
+        if let Err(error) = written
+            && self.outage.begins()
+        {
+            tracing::error!(%error, "the audit log cannot be written; its events are lost");
         }
+    }
+}
+
+/// Whether the file can be written. A line that was taken says nothing, since it may only have been kept for later:
+/// an outage is over after a batch in which everything went well, its flush included.
+#[derive(Debug, Default)]
+struct Outage {
+    lasts: bool,
+    /// Whether something failed since the last batch.
+    failed: bool,
+}
+
+impl Outage {
+    /// Something failed. Whether it is the first thing, which is told.
+    fn begins(&mut self) -> bool {
+        self.failed = true;
+        !std::mem::replace(&mut self.lasts, true)
+    }
+
+    /// A batch was written and flushed. Whether an outage is over with it, which is told.
+    fn batch_is_over(&mut self) -> bool {
+        let went_well = !std::mem::take(&mut self.failed);
+        went_well && std::mem::take(&mut self.lasts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_a_disk_is_full_is_told_once_although_lines_are_taken_in_between() {
+        let mut outage = Outage::default();
+        assert!(!outage.batch_is_over());
+        // Lines go into the buffer, and each flush fails.
+        let told = (0..20).filter(|_| {
+            let told = outage.begins();
+            assert!(!outage.batch_is_over());
+            told
+        });
+        assert_eq!(told.count(), 1);
+        // Several lines of one batch fail as well as its flush.
+        assert!(!outage.begins() && !outage.begins());
+        assert!(!outage.batch_is_over());
+        assert!(outage.batch_is_over(), "everything went well");
+        assert!(!outage.batch_is_over());
+        assert!(outage.begins());
     }
 }

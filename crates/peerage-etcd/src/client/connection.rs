@@ -22,9 +22,9 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::{ConnectError, EtcdOptions};
+use super::{ConnectError, EtcdOptions, EtcdUser};
 use crate::messages::{AuthenticateRequest, AuthenticateResponse};
-use crate::status::{authentication_is_off, token_has_ended};
+use crate::status::{authentication_is_off, password_is_refused, token_has_ended};
 
 /// When a request may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,8 +42,9 @@ const PONG: Duration = Duration::from_secs(5);
 /// How much of an answer may be on its way unread; what bounds a slow watcher on this side.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
-/// The largest answer, as etcd's own client has it.
-const MAX_MESSAGE: usize = i32::MAX as usize;
+/// How long a refused password is not tried again. Asking takes the cluster long by intent, and everybody who asks waits
+/// for the one before.
+const REFUSED: Duration = Duration::from_secs(1);
 
 /// Has etcd end a stream whose member knows no leader.
 const REQUIRE_LEADER: &str = "hasleader";
@@ -58,6 +59,16 @@ pub(super) struct Connections {
     token: Mutex<Option<Token>>,
     /// Asking takes the cluster long by intent, so one asks for all.
     asking: Semaphore,
+    /// What was answered to a password that was refused, and when.
+    refused: Mutex<Option<Refused>>,
+    /// What went wrong last, until a server answers.
+    trouble: Mutex<Option<String>>,
+}
+
+struct Refused {
+    password: Arc<String>,
+    status: Status,
+    at: Instant,
 }
 
 /// What the cluster gave for name and password.
@@ -93,6 +104,8 @@ impl Connections {
             options,
             token: Mutex::default(),
             asking: Semaphore::new(1),
+            refused: Mutex::default(),
+            trouble: Mutex::default(),
         })
     }
 
@@ -206,11 +219,16 @@ impl Connections {
     }
 
     fn token(&self) -> std::sync::MutexGuard<'_, Option<Token>> {
-        self.token.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.token)
+    }
+
+    /// Why no server answers, as the last try had it; none while one does.
+    pub(super) fn trouble(&self) -> Option<String> {
+        lock(&self.trouble).clone()
     }
 
     fn grpc(&self, index: usize) -> Grpc<Channel> {
-        Grpc::new(self.channels[index].clone()).max_decoding_message_size(MAX_MESSAGE)
+        Grpc::new(self.channels[index].clone()).max_decoding_message_size(self.options.max_answer)
     }
 
     /// Tries until it works, may not be tried again, or time is up.
@@ -233,28 +251,43 @@ impl Connections {
                 call(self.grpc(current), request).await
             };
             let result = tokio::time::timeout_at(deadline, attempt).await;
-            let late = || Status::deadline_exceeded("the store did not answer in time");
-            let status = match result.unwrap_or_else(|_| Err(late())) {
-                Ok(answer) => return Ok(answer),
-                Err(status) => status,
+            let status = match result {
+                Ok(Ok(answer)) => {
+                    lock(&self.trouble).take();
+                    return Ok(answer);
+                }
+                Ok(Err(status)) => status,
+                Err(_) => return Err(self.late()),
             };
+            if has_no_answer(&status) {
+                *lock(&self.trouble) = Some(in_words(&status));
+            }
             if !renewed && self.renew(&status, sent) {
                 renewed = true;
                 continue;
             }
             if !may_retry(&status, retry) || Instant::now() >= deadline {
-                return Err(status);
+                return Err(explained(status));
             }
             self.leave(current);
             failures += 1;
             if failures % self.channels.len() == 0 {
                 let pause = backoff.next();
                 if Instant::now() + pause >= deadline {
-                    return Err(status);
+                    return Err(explained(status));
                 }
                 tokio::time::sleep(pause).await;
             }
         }
+    }
+
+    /// Time is up. What went wrong before is the reason, if something did.
+    fn late(&self) -> Status {
+        let text = "the store did not answer in time";
+        Status::deadline_exceeded(match self.trouble() {
+            Some(trouble) => format!("{text}; what went wrong last: {trouble}"),
+            None => text.to_owned(),
+        })
     }
 
     /// Adds what the cluster gave for name and password, asking for it if need be, and says what that is.
@@ -263,13 +296,13 @@ impl Connections {
         request: &mut Request<T>,
         current: usize,
     ) -> Result<Option<Token>, Status> {
-        let Some((name, password)) = &self.options.user else {
+        let Some(user) = &self.options.user else {
             return Ok(None);
         };
         let known = self.token().clone();
         let token = match known {
             Some(token) => token,
-            None => self.ask_for_token(name, password, current).await?,
+            None => self.ask_for_token(user, current).await?,
         };
         if let Token::Given(token) = &token {
             request.metadata_mut().insert("token", token.clone());
@@ -277,12 +310,7 @@ impl Connections {
         Ok(Some(token))
     }
 
-    async fn ask_for_token(
-        &self,
-        name: &str,
-        password: &str,
-        current: usize,
-    ) -> Result<Token, Status> {
+    async fn ask_for_token(&self, user: &EtcdUser, current: usize) -> Result<Token, Status> {
         let closed = |_| Status::internal("nobody may ask for a token any more");
         let _permit = self.asking.acquire().await.map_err(closed)?;
         // Whoever asked before may have got it.
@@ -290,9 +318,52 @@ impl Connections {
         if let Some(token) = known {
             return Ok(token);
         }
-        let token = self.authenticate(name, password, current).await?;
+        let password = user.password();
+        if let Some(status) = self.was_refused(&password) {
+            return Err(status);
+        }
+        let answer = self.authenticate(user.name(), &password, current).await;
+        let token = match answer {
+            Err(status) if password_is_refused(&status) => {
+                self.try_newer(user, password, status, current).await?
+            }
+            answer => answer?,
+        };
+        lock(&self.refused).take();
         *self.token() = Some(token.clone());
         Ok(token)
+    }
+
+    /// After a password was refused: the one that its file has by now, if that is another.
+    async fn try_newer(
+        &self,
+        user: &EtcdUser,
+        mut password: Arc<String>,
+        mut status: Status,
+        current: usize,
+    ) -> Result<Token, Status> {
+        user.reread().await;
+        let newer = user.password();
+        if newer != password {
+            match self.authenticate(user.name(), &newer, current).await {
+                Err(again) if password_is_refused(&again) => (password, status) = (newer, again),
+                answer => return answer,
+            }
+        }
+        *lock(&self.refused) = Some(Refused {
+            password,
+            status: status.clone(),
+            at: Instant::now(),
+        });
+        Err(status)
+    }
+
+    /// What was said to this password a moment ago.
+    fn was_refused(&self, password: &Arc<String>) -> Option<Status> {
+        let refused = lock(&self.refused);
+        let refused = refused.as_ref()?;
+        let same = refused.password == *password && refused.at.elapsed() < REFUSED;
+        same.then(|| refused.status.clone())
     }
 
     async fn authenticate(
@@ -342,10 +413,40 @@ where
     Ok(response.into_inner())
 }
 
+fn lock<T>(what: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether no server has said this.
+fn has_no_answer(status: &Status) -> bool {
+    status.code() == Code::Unavailable || status.source().is_some()
+}
+
+/// A failure with its reasons, down to the first one.
+fn in_words(status: &Status) -> String {
+    let mut text = status.message().to_owned();
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// The same status, whose text has its reasons: what it becomes an error of has no others.
+fn explained(status: Status) -> Status {
+    match status.source() {
+        Some(_) => Status::new(status.code(), in_words(&status)),
+        None => status,
+    }
+}
+
 /// A status that this side made up has a source; one that a server sent has none.
 fn may_retry(status: &Status, retry: Retry) -> bool {
-    let failed = status.code() == Code::Unavailable || status.source().is_some();
-    failed && (retry == Retry::Always || was_not_sent(status))
+    has_no_answer(status) && (retry == Retry::Always || was_not_sent(status))
 }
 
 /// Whether there was no connection to send it on.

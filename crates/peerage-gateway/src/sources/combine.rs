@@ -4,28 +4,48 @@
 //! are the same when they are at one address, or have one ID. What a person wrote (flags, file) keeps its name and its
 //! address whatever the cluster says.
 //!
-//! Invariants: no two records have one address or one ID; there are never more records than the proxy takes, and those
-//! that are left out are the least believed.
+//! Invariants: no two records have one address or one ID; there are never more records than the proxy takes. Where more
+//! are named, those on the command line come first, then those where a server has answered lately, then those in the
+//! file; what is left of the places goes to all others in turns, so that a new server is found however many addresses
+//! lead nowhere.
 
 use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use http::uri::Authority;
 use peerage_core::shown::counted;
 use peerage_proxy::{MAX_PEERS, PeerRecord};
 
+use super::proven::normal;
 use super::{Finding, Found};
+
+/// Findings that are told; of more, how many.
+const MOST_FINDINGS: usize = 50;
 
 /// One list, and what is wrong with it.
 pub(super) struct Combined {
     pub(super) records: Arc<[PeerRecord]>,
     pub(super) findings: Arc<[Finding]>,
+    /// Where the next turn begins, if not all have a place.
+    pub(super) next: Option<u64>,
+}
+
+/// Who gets a place when not all do.
+#[derive(Default)]
+pub(super) struct Choice {
+    /// Where a server has answered lately.
+    pub(super) proven: HashSet<String>,
+    /// Where the turn of those begins who have to take turns.
+    pub(super) from: u64,
+    /// In which order they do: nobody who names addresses can tell.
+    pub(super) order: RandomState,
 }
 
 /// Folds the lists of all sources.
 pub(super) fn combine<'a>(
     sources: impl IntoIterator<Item = (&'static str, &'a [Found])>,
+    choice: &Choice,
 ) -> Combined {
     let mut folded = Folded::default();
     for (source, servers) in sources {
@@ -33,23 +53,85 @@ pub(super) fn combine<'a>(
             folded.take(source, found);
         }
     }
-    let mut entries = folded.entries;
-    if entries.len() > MAX_PEERS {
-        let left_out: Vec<_> = entries.drain(MAX_PEERS..).map(|it| it.record.id).collect();
-        folded.findings.push(Finding {
+    let Folded {
+        mut entries,
+        mut findings,
+        ..
+    } = folded;
+    if let Some(more) = findings
+        .len()
+        .checked_sub(MOST_FINDINGS)
+        .filter(|it| *it > 0)
+    {
+        findings.truncate(MOST_FINDINGS);
+        findings.push(Finding {
+            kind: "more",
+            servers: Vec::new(),
+            message: format!("and {more} more such contradictions"),
+        });
+    }
+    let named = entries.len();
+    let next = (named > MAX_PEERS).then(|| choice.choose(&mut entries));
+    if next.is_some() {
+        findings.push(Finding {
             kind: "too_many",
-            servers: left_out.iter().take(10).map(ToString::to_string).collect(),
+            servers: Vec::new(),
             message: format!(
-                "left out, because there are more than {MAX_PEERS}: {}; some source lists what is no control plane",
-                counted(left_out.len(), "server")
+                "{} are named and no more than {MAX_PEERS} are asked: those on the command line, those that have answered \
+                 lately, those in the file, and of the others some at a time, in turns; some source lists what is no \
+                 control plane",
+                counted(named, "server")
             ),
         });
     }
     Combined {
         records: entries.into_iter().map(|entry| entry.record).collect(),
-        findings: folded.findings.into(),
+        findings: findings.into(),
+        next,
     }
 }
+
+impl Choice {
+    /// Leaves as many entries as there are places; returns where the next turn begins.
+    fn choose(&self, entries: &mut Vec<Entry>) -> u64 {
+        let mut ranks: [Vec<usize>; 4] = Default::default();
+        for (at, entry) in entries.iter().enumerate() {
+            ranks[self.rank(entry)].push(at);
+        }
+        let (mut places, mut next) = (MAX_PEERS, self.from);
+        let mut keeps = vec![false; entries.len()];
+        for (rank, mut those) in ranks.into_iter().enumerate() {
+            if those.len() > places && rank >= FILE {
+                let turn = |at: &usize| self.order.hash_one(&entries[*at].address);
+                those.sort_by_cached_key(turn);
+                let begin = those.partition_point(|at| turn(at) < self.from);
+                those.rotate_left(begin);
+                next = those.get(places).map_or(self.from, turn);
+            }
+            for at in those.iter().take(places) {
+                keeps[*at] = true;
+            }
+            places = places.saturating_sub(those.len());
+        }
+        let mut keeps = keeps.into_iter();
+        entries.retain(|_| keeps.next().unwrap_or(false));
+        next
+    }
+
+    fn rank(&self, entry: &Entry) -> usize {
+        match entry.source {
+            "flags" => FLAGS,
+            _ if self.proven.contains(&entry.address) => PROVEN,
+            "file" => FILE,
+            _ => OTHERS,
+        }
+    }
+}
+
+const FLAGS: usize = 0;
+const PROVEN: usize = 1;
+const FILE: usize = 2;
+const OTHERS: usize = 3;
 
 #[derive(Default)]
 struct Folded {
@@ -64,6 +146,8 @@ struct Folded {
 
 struct Entry {
     record: PeerRecord,
+    /// In one spelling.
+    address: String,
     source: &'static str,
     /// The server ID, if a source gave one.
     id: Option<Arc<str>>,
@@ -90,7 +174,7 @@ impl Folded {
     fn add(&mut self, source: &'static str, found: &Found, id: Arc<str>, address: String) {
         let at = self.entries.len();
         let id = self.name(id, &found.address);
-        self.by_address.insert(address, at);
+        self.by_address.insert(address.clone(), at);
         if let Some(id) = &found.id {
             self.by_id.entry(id.clone()).or_insert(at);
         }
@@ -102,6 +186,7 @@ impl Folded {
                 endpoint_live: found.live,
                 zone: found.zone.clone(),
             },
+            address,
             source,
             id: found.id.clone(),
         });
@@ -181,16 +266,6 @@ impl Entry {
     }
 }
 
-/// One spelling for one address.
-fn normal(address: &Authority) -> String {
-    let host = address.host().trim_matches(['[', ']']);
-    let port = address.port_u16().unwrap_or(443);
-    match host.parse::<IpAddr>() {
-        Ok(ip) => format!("{} {port}", ip.to_canonical()),
-        Err(_) => format!("{} {port}", host.to_ascii_lowercase()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -210,7 +285,7 @@ mod tests {
 
     fn shown(sources: &[(&'static str, Vec<Found>)]) -> (Vec<String>, Vec<&'static str>) {
         let lists = sources.iter().map(|(name, list)| (*name, &**list));
-        let combined = combine(lists);
+        let combined = combine(lists, &Choice::default());
         let show = |r: &PeerRecord| format!("{} {}", r.id, r.address.as_ref().unwrap());
         (
             combined.records.iter().map(show).collect(),
@@ -328,6 +403,72 @@ mod tests {
     }
 
     #[test]
+    fn servers_that_answer_are_not_crowded_out_and_new_ones_are_found_in_turns() {
+        let mut keys: Vec<_> = (0..600)
+            .map(|n| {
+                named(
+                    &format!("0{n:05}"),
+                    &format!("127.5.{}.{}:1", n / 250, n % 250),
+                )
+            })
+            .collect();
+        keys.extend([named("a", "127.0.0.1:24001"), named("b", "127.0.0.1:24002")]);
+        keys.push(named("new", "127.0.0.1:24003"));
+        let mut choice = Choice {
+            proven: ["127.0.0.1 24001", "127.0.0.1 24002"]
+                .map(str::to_owned)
+                .into(),
+            ..Choice::default()
+        };
+        let mut seen = HashSet::new();
+        let mut turns = 0;
+        while !seen.contains("new") {
+            let lists = [("flags", &[][..]), ("etcd", &*keys)];
+            let combined = combine(lists, &choice);
+            let ids: Vec<&str> = combined.records.iter().map(|it| &*it.id).collect();
+            assert_eq!(ids.len(), MAX_PEERS);
+            assert!(ids.contains(&"a") && ids.contains(&"b"), "turn {turns}");
+            seen.extend(ids.into_iter().map(str::to_owned));
+            turns += 1;
+            assert!(turns <= 5, "601 others take turns on 198 places");
+            // Until the next turn everybody keeps the place.
+            let again = combine(lists, &choice);
+            assert_eq!(combined.records, again.records);
+            choice.from = combined.next.unwrap();
+        }
+    }
+
+    #[test]
+    fn a_long_file_leaves_the_servers_that_answer_alone() {
+        let file: Vec<_> = (0..20_000)
+            .map(|n| at(&format!("127.{}.{}.1:1", n / 250, n % 250)))
+            .collect();
+        let choice = Choice {
+            proven: HashSet::from(["10.0.0.2 1".to_owned()]),
+            ..Choice::default()
+        };
+        let (flags, dns) = ([at("10.0.0.1:1")], [at("10.0.0.2:1"), at("10.0.0.3:1")]);
+        let combined = combine(
+            [("flags", &flags[..]), ("file", &file), ("dns", &dns)],
+            &choice,
+        );
+        let ids: Vec<&str> = combined.records.iter().map(|it| &*it.id).collect();
+        assert_eq!(ids.len(), MAX_PEERS);
+        assert!(ids.contains(&"10.0.0.1:1") && ids.contains(&"10.0.0.2:1"));
+        assert!(!ids.contains(&"10.0.0.3:1"), "the file comes first");
+    }
+
+    #[test]
+    fn contradictions_are_told_as_far_as_anybody_reads_them() {
+        let one_id: Vec<_> = (0..120)
+            .map(|n| named("a", &format!("10.0.0.{n}:1")))
+            .collect();
+        let (_, findings) = shown(&[("etcd", one_id)]);
+        assert_eq!(findings.len(), MOST_FINDINGS + 1);
+        assert_eq!(findings.last(), Some(&"more"));
+    }
+
+    #[test]
     fn a_later_source_adds_what_was_not_known() {
         let dead = Found {
             live: false,
@@ -338,7 +479,10 @@ mod tests {
             ..at("10.0.0.1:1")
         };
         let lists = [("leases", vec![dead]), ("dns", vec![zoned])];
-        let combined = combine(lists.iter().map(|(name, list)| (*name, &**list)));
+        let combined = combine(
+            lists.iter().map(|(name, list)| (*name, &**list)),
+            &Choice::default(),
+        );
         assert_eq!(combined.records[0].zone.as_deref(), Some("z"));
         assert!(combined.records[0].endpoint_live);
     }
@@ -365,7 +509,7 @@ mod tests {
                 })
                 .collect();
             let names = ["flags", "etcd", "leases", "dns"];
-            let combined = combine(names.into_iter().zip(lists.iter().map(|list| &**list)));
+            let combined = combine(names.into_iter().zip(lists.iter().map(|list| &**list)), &Choice::default());
             let mut ids: Vec<_> = combined.records.iter().map(|r| r.id.clone()).collect();
             let mut addresses: Vec<_> =
                 combined.records.iter().map(|r| r.address.clone().unwrap().to_string()).collect();

@@ -6,7 +6,7 @@
 //! Invariants: an answer that fails or is empty changes nothing; an address is let go of only after it was missing from
 //! several answers, since some name servers give a part of them each time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,8 +27,10 @@ const WAIT: Duration = Duration::from_secs(5);
 const MISSES: u32 = 2;
 /// Names that are looked up at one time: each may keep a thread of the system's resolver busy.
 const AT_ONCE: usize = 8;
-/// Addresses of one name.
-const MOST: usize = 100;
+/// Addresses of one name that are kept; more are no control plane.
+const MOST: usize = 500;
+/// As much of an answer as is looked at.
+const MOST_ANSWERED: usize = 10_000;
 
 /// A name each of whose addresses is a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,27 +61,52 @@ where
             .map(|(name, _)| in_time(look_up(name.name.clone())))
             .collect();
         let answers: Vec<_> = stream::iter(asked).buffered(AT_ONCE).collect().await;
-        let mut failures = Vec::new();
+        let mut faults = Faults {
+            failures: Vec::new(),
+            too_long: Vec::new(),
+        };
         for ((name, addresses), answer) in names.iter_mut().zip(answers) {
             match answer {
-                Ok(answer) => addresses.take(answer),
-                Err(error) => {
-                    failures.push((error.reason(), format!("{}: {}", name.name, chain(&error))))
+                Ok(answer) => {
+                    let left_out = addresses.take(answer);
+                    if left_out > 0 {
+                        let of = MOST + left_out;
+                        let text =
+                            format!("{}: only {MOST} of its {of} addresses count", name.name);
+                        faults.too_long.push(text);
+                    }
                 }
+                Err(error) => faults
+                    .failures
+                    .push((error.reason(), format!("{}: {}", name.name, chain(&error)))),
             }
         }
         let servers = names.iter().flat_map(|(name, it)| it.servers(name));
-        tell(&mut publisher, servers.collect(), failures);
+        tell(&mut publisher, servers.collect(), faults);
         tokio::time::sleep(EVERY).await;
     }
 }
 
+/// What is wrong with the answers: a metric label and words, for each name; whole ones are wrong in that they are too long.
+struct Faults {
+    failures: Vec<(&'static str, String)>,
+    too_long: Vec<String>,
+}
+
 /// The list is whole, and known to be right, only if every name was answered; the others count although one was not.
-fn tell(publisher: &mut Publisher, servers: Vec<Found>, failures: Vec<(&'static str, String)>) {
-    let Some(reason) = failures.first().map(|(reason, _)| *reason) else {
-        return publisher.found(servers, 0);
+fn tell(publisher: &mut Publisher, servers: Vec<Found>, faults: Faults) {
+    let Some(reason) = faults.failures.first().map(|(reason, _)| *reason) else {
+        if faults.too_long.is_empty() {
+            return publisher.found(servers, 0);
+        }
+        let text = format!(
+            "{}; no control plane has so many servers: find out what the name is for",
+            faults.too_long.join("; ")
+        );
+        return publisher.found_but(servers, 0, "too_many", text);
     };
-    let texts: Vec<_> = failures.into_iter().map(|(_, text)| text).collect();
+    let texts = faults.failures.into_iter().map(|(_, text)| text);
+    let texts: Vec<_> = texts.chain(faults.too_long).collect();
     publisher.aged(servers);
     publisher.failed(reason, texts.join("; "));
 }
@@ -118,7 +145,7 @@ impl LookupError {
 
 async fn look_up(name: Authority) -> Result<Vec<SocketAddr>, LookupError> {
     let found = tokio::net::lookup_host(name.as_str()).await?;
-    Ok(found.take(MOST).collect())
+    Ok(found.take(MOST_ANSWERED).collect())
 }
 
 /// The addresses of one name, and from how many answers each was missing.
@@ -126,17 +153,25 @@ async fn look_up(name: Authority) -> Result<Vec<SocketAddr>, LookupError> {
 struct Addresses(BTreeMap<SocketAddr, u32>);
 
 impl Addresses {
-    fn take(&mut self, answer: Vec<SocketAddr>) {
+    /// Takes in an answer; returns how many of its addresses there is no room for. Those that were there before stay.
+    fn take(&mut self, answer: Vec<SocketAddr>) -> usize {
         for misses in self.0.values_mut() {
             *misses += 1;
         }
-        for address in answer {
-            self.0.insert(address, 0);
+        for address in &answer {
+            if let Some(misses) = self.0.get_mut(address) {
+                *misses = 0;
+            }
         }
         self.0.retain(|_, misses| *misses <= MISSES);
-        while self.0.len() > MOST {
-            self.0.pop_last();
-        }
+        let new: BTreeSet<_> = answer.into_iter().collect();
+        let mut new = new
+            .into_iter()
+            .filter(|it| !self.0.contains_key(it))
+            .collect::<Vec<_>>();
+        let left_out = new.split_off(new.len().min(MOST - self.0.len()));
+        self.0.extend(new.into_iter().map(|address| (address, 0)));
+        left_out.len()
     }
 
     fn servers<'a>(&'a self, name: &'a DnsName) -> impl Iterator<Item = Found> + 'a {
@@ -171,8 +206,13 @@ mod tests {
             seen.push(addresses.servers(&name).count());
         }
         assert_eq!(seen, [2, 2, 1, 1]);
-        addresses.take((0..200).map(address).collect());
+        let many = (0..700u16).map(|n| SocketAddr::from(([10, 0, 0, 1], n)));
+        assert_eq!(addresses.take(many.collect()), 700 - MOST + 1);
         assert_eq!(addresses.servers(&name).count(), MOST);
+        let stays = addresses
+            .servers(&name)
+            .any(|it| it.address == "10.0.0.2:6443");
+        assert!(stays, "it was there before");
         let first = addresses.servers(&name).next().unwrap();
         assert_eq!((first.zone.as_deref(), first.live), (Some("z"), true));
     }
@@ -222,6 +262,23 @@ mod tests {
         dead.store(false, Ordering::Relaxed);
         said.wait_for(|it| it.trouble.is_none()).await.unwrap();
         assert!(said.borrow().heard > Some(heard));
+        following.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_a_name_has_too_many_addresses_is_told() {
+        let (publisher, mut said) = Publisher::new("dns", Arc::default(), Default::default());
+        let many = |_| {
+            let all = (0..700u16).map(|n| SocketAddr::from(([10, 0, 0, 1], n)));
+            std::future::ready(Ok(all.collect()))
+        };
+        let following = tokio::spawn(follow_by(many, names(1), publisher));
+        said.wait_for(|it| it.heard.is_some()).await.unwrap();
+        let state = said.borrow().clone();
+        assert_eq!(state.servers.len(), MOST);
+        let trouble = state.trouble.unwrap();
+        let expected = "cp-0.example:6443: only 500 of its 700 addresses count";
+        assert!(trouble.contains(expected), "{trouble}");
         following.abort();
     }
 

@@ -5,68 +5,91 @@
 //! seconds anyway, which shows whether etcd answers at all. What the watch says is looked at for one thing more: of two
 //! servers with one key, the later of two writes hides the earlier from whoever reads after both.
 //!
-//! Invariants: what cannot be read as an endpoint costs its own key; an etcd that does not answer takes nothing away.
+//! Where they are many all the same, they are read a part at a time; of the keys outside of that part those count whose
+//! servers have answered lately. A value that no endpoint is as large as is not read.
+//!
+//! Invariants: what cannot be read as an endpoint costs its own key; an etcd that does not answer takes nothing away;
+//! what is read at a time is bounded in keys, in bytes and in requests.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::StreamExt as _;
 use peerage_etcd::EtcdStore;
 use peerage_proxy::record::registered::{self, ENDPOINTS};
 use peerage_store::{
-    KeyRange, KeyValue, RangeRequest, RangeResponse, Store, StoreError, WatchRequest, WatchStream,
+    KeyRange, KeyValue, RangeRequest, RangeResponse, Revision, Store, StoreError, WatchRequest,
+    WatchStream,
 };
 use rand::RngExt as _;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::moves::{ANEW, Moves};
+use super::proven::{Proven, normal};
 use super::publish::Publisher;
-use super::{EtcdSource, Found};
+use super::{EtcdSource, Found, LONGEST_ID};
 
 /// How often the keys are read although nothing is said to have changed.
 const EVERY: Duration = Duration::from_secs(10);
-/// How long one read may take.
+/// How long one request may take.
 const WAIT: Duration = Duration::from_secs(5);
+/// When etcd's client gives up, which says why.
+const GIVE_UP: Duration = Duration::from_millis(4500);
 /// Changes that come together are read together.
 const GATHER: Duration = Duration::from_millis(50);
 /// Between reads that fail.
 const RETRY: Duration = Duration::from_secs(2);
-/// More keys than servers are a mistake.
-const MOST: usize = 500;
+/// Keys that are asked for at a time.
+const PAGE: usize = 500;
+/// Keys that are read at a time; more than so many are a mistake.
+const MOST: usize = 5000;
+/// Requests of one read.
+const REQUESTS: usize = 100;
+/// The largest answer that is taken. An endpoint has less than a kilobyte.
+const LARGEST: usize = 2 << 20;
+/// How long a part of the keys is read before another one.
+const PART: Duration = Duration::from_secs(300);
 
 /// Follows the keys for ever.
-pub(super) async fn follow(source: EtcdSource, mut publisher: Publisher) {
+pub(super) async fn follow(source: EtcdSource, proven: Proven, mut publisher: Publisher) {
+    let mut options = source.options;
+    options.request_timeout = GIVE_UP;
+    options.max_answer = LARGEST;
     let store = loop {
-        match EtcdStore::lazy(source.options.clone()) {
+        match EtcdStore::lazy(options.clone()) {
             Ok(store) => break store,
             Err(error) => publisher.failed("options", error.to_string()),
         }
         tokio::time::sleep(EVERY).await;
     };
     let keys = format!("{}/{ENDPOINTS}/", source.prefix.trim_end_matches('/'));
-    follow_keys(&store, &keys, publisher).await;
+    follow_keys(&store, &keys, &proven, publisher).await;
 }
 
-async fn follow_keys(store: &dyn Store, prefix: &str, mut publisher: Publisher) {
+async fn follow_keys(store: &dyn Store, prefix: &str, proven: &Proven, mut publisher: Publisher) {
     let keys = KeyRange::prefix(prefix.to_owned());
     let mut endpoints = Endpoints::default();
+    let mut parts = Parts::new(keys.start().clone());
     let mut watch = None;
     let mut unwatched = None;
     let mut written = Vec::new();
     loop {
-        match read(store, &keys).await {
-            Ok(response) => {
+        match read(store, &keys, parts.from(Instant::now())).await {
+            Ok(part) => {
                 let now = Instant::now();
                 endpoints.pass(&written, now);
-                let (servers, skipped) = endpoints.take(&response.kvs, &publisher, now);
-                let too_many = response.more.then(|| Trouble::TooMany(prefix.to_owned()));
+                let (servers, skipped) =
+                    endpoints.take(&part, &proven.lately(now), &mut publisher, now);
+                let too_many = part.is_one_of_several(&keys);
+                let too_many = too_many.then(|| Trouble::TooMany(prefix.to_owned()));
                 match too_many.as_ref().or(unwatched.as_ref()) {
                     None => publisher.found(servers, skipped),
                     Some(it) => publisher.found_but(servers, skipped, it.reason(), it.to_string()),
                 }
                 if watch.is_none() {
-                    let request = WatchRequest::new(keys.clone(), response.revision + 1);
+                    let request = WatchRequest::new(keys.clone(), part.revision + 1);
                     (watch, unwatched) = match open(store, request).await {
                         Ok(opened) => (Some(opened), None),
                         Err(trouble) => (None, Some(trouble)),
@@ -75,7 +98,10 @@ async fn follow_keys(store: &dyn Store, prefix: &str, mut publisher: Publisher) 
                         publisher.lacks(it.reason(), it.to_string());
                     }
                 }
-                written = changed(&mut watch).await;
+                // The more there is to read, the less often.
+                let gather = GATHER.saturating_mul(1 + (part.count() / 100) as u32);
+                parts.was_read(part);
+                written = changed(&mut watch, gather).await;
             }
             Err(trouble) => {
                 publisher.failed(trouble.reason(), trouble.to_string());
@@ -101,8 +127,8 @@ enum Trouble {
     )]
     UnwatchedLate,
     #[error(
-        "more than {MOST} keys are under {0}, more than any cluster has servers, and only the first ones count: find out \
-         who writes them"
+        "more than {MOST} keys are under {0}, or some that are larger than any endpoint, and no cluster has so many \
+         servers; those count whose servers have answered lately, the others a part at a time: find out who writes them"
     )]
     TooMany(String),
 }
@@ -120,9 +146,123 @@ impl Trouble {
     }
 }
 
-async fn read(store: &dyn Store, keys: &KeyRange) -> Result<RangeResponse, Trouble> {
-    let read = store.range(RangeRequest::new(keys.clone()).limit(MOST));
-    Ok(timeout(WAIT, read).await.map_err(|_| Trouble::Late)??)
+/// Some keys: all from one on, up to another.
+struct Part {
+    kvs: Vec<KeyValue>,
+    /// Keys whose values are too large to be read.
+    oversize: Vec<Bytes>,
+    revision: Revision,
+    from: Bytes,
+    /// Where the next part begins; none if this is the last one.
+    to: Option<Bytes>,
+}
+
+impl Part {
+    fn count(&self) -> usize {
+        self.kvs.len() + self.oversize.len()
+    }
+
+    fn covers(&self, key: &Bytes) -> bool {
+        *key >= self.from && self.to.as_ref().is_none_or(|to| key < to)
+    }
+
+    fn is_one_of_several(&self, all: &KeyRange) -> bool {
+        self.from != all.start() || self.to.is_some()
+    }
+}
+
+/// Which part of the keys is read.
+struct Parts {
+    first: Bytes,
+    from: Bytes,
+    next: Option<Bytes>,
+    since: Instant,
+}
+
+impl Parts {
+    fn new(first: Bytes) -> Parts {
+        Parts {
+            from: first.clone(),
+            first,
+            next: None,
+            since: Instant::now(),
+        }
+    }
+
+    /// Where to begin: where it was begun before, for a while. After the last part comes the first one.
+    fn from(&mut self, now: Instant) -> Bytes {
+        if now.saturating_duration_since(self.since) >= PART {
+            self.since = now;
+            self.from = self.next.take().unwrap_or_else(|| self.first.clone());
+        }
+        self.from.clone()
+    }
+
+    fn was_read(&mut self, part: Part) {
+        self.next = part.to;
+    }
+}
+
+/// Reads keys page by page, from one on, as many as are read at a time.
+async fn read(store: &dyn Store, keys: &KeyRange, from: Bytes) -> Result<Part, Trouble> {
+    let mut part = Part {
+        kvs: Vec::new(),
+        oversize: Vec::new(),
+        revision: 0,
+        from: from.clone(),
+        to: Some(from),
+    };
+    let mut limit = PAGE;
+    for _ in 0..REQUESTS {
+        let Some(at) = part.to.clone().filter(|_| part.count() < MOST) else {
+            break;
+        };
+        let rest = match keys.end() {
+            Some(end) => KeyRange::between(at, end.clone()),
+            None => KeyRange::from(at),
+        };
+        match ask(store, RangeRequest::new(rest.clone()).limit(limit)).await {
+            Ok(page) => {
+                part.take(page);
+                limit = (limit * 2).min(PAGE);
+            }
+            Err(Trouble::Read(StoreError::TooLarge { .. })) if limit > 1 => {
+                limit = 1.max(limit / 8)
+            }
+            Err(Trouble::Read(StoreError::TooLarge { .. })) => {
+                let key = ask(store, RangeRequest::new(rest).limit(1).keys_only()).await?;
+                part.pass_over(key);
+            }
+            Err(trouble) => return Err(trouble),
+        }
+    }
+    Ok(part)
+}
+
+impl Part {
+    fn take(&mut self, page: RangeResponse) {
+        self.came_to(&page);
+        self.kvs.extend(page.kvs);
+    }
+
+    /// The key of a value that is too large.
+    fn pass_over(&mut self, page: RangeResponse) {
+        self.came_to(&page);
+        self.oversize.extend(page.kvs.into_iter().map(|kv| kv.key));
+    }
+
+    fn came_to(&mut self, page: &RangeResponse) {
+        if self.revision == 0 {
+            self.revision = page.revision;
+        }
+        let last = page.kvs.last().filter(|_| page.more);
+        self.to = last.map(|kv| [&*kv.key, &[0]].concat().into());
+    }
+}
+
+async fn ask(store: &dyn Store, request: RangeRequest) -> Result<RangeResponse, Trouble> {
+    let answer = timeout(WAIT, store.range(request)).await;
+    Ok(answer.map_err(|_| Trouble::Late)??)
 }
 
 async fn open(store: &dyn Store, request: WatchRequest) -> Result<WatchStream, Trouble> {
@@ -132,7 +272,7 @@ async fn open(store: &dyn Store, request: WatchRequest) -> Result<WatchStream, T
 }
 
 /// Returns when the keys should be read again, with what was written to them since they were.
-async fn changed(watch: &mut Option<WatchStream>) -> Vec<KeyValue> {
+async fn changed(watch: &mut Option<WatchStream>, gather: Duration) -> Vec<KeyValue> {
     let Some(stream) = watch else {
         tokio::time::sleep(EVERY).await;
         return Vec::new();
@@ -143,9 +283,9 @@ async fn changed(watch: &mut Option<WatchStream>) -> Vec<KeyValue> {
         match timeout_at(until, stream.next()).await {
             Ok(Some(Ok(response))) if !response.is_progress() => {
                 if written.is_empty() {
-                    until = until.min(Instant::now() + GATHER);
+                    until = until.min(Instant::now() + gather);
                 }
-                let room = MOST.saturating_sub(written.len());
+                let room = PAGE.saturating_sub(written.len());
                 written.extend(response.events.into_iter().map(|it| it.kv).take(room));
             }
             Ok(Some(Ok(_))) => {}
@@ -163,13 +303,15 @@ async fn changed(watch: &mut Option<WatchStream>) -> Vec<KeyValue> {
 /// What is remembered from read to read.
 #[derive(Default)]
 struct Endpoints {
+    /// What is registered, by key: in the part that was read last, and elsewhere of servers that have answered lately.
+    known: BTreeMap<Bytes, Found>,
     moves: Moves,
     /// What was registered when the keys were last read.
     registered: Vec<Found>,
     /// Of IDs that two servers have: what one of them took down, and when.
     gone: HashMap<Arc<str>, (Found, Instant)>,
     /// Keys whose fault was told.
-    told: HashSet<Vec<u8>>,
+    told: HashSet<Bytes>,
 }
 
 impl Endpoints {
@@ -184,24 +326,31 @@ impl Endpoints {
 
     fn take(
         &mut self,
-        kvs: &[KeyValue],
-        publisher: &Publisher,
+        part: &Part,
+        proven: &HashSet<String>,
+        publisher: &mut Publisher,
         now: Instant,
     ) -> (Vec<Found>, usize) {
-        let mut servers: Vec<Found> = Vec::new();
-        let mut skipped = 0;
-        self.told.retain(|key| kvs.iter().any(|kv| kv.key == *key));
-        for kv in kvs {
+        let has_answered = |found: &Found| proven.contains(&normal(&found.address));
+        self.known
+            .retain(|key, found| !part.covers(key) && has_answered(found));
+        let too_large = "its value is larger than any endpoint";
+        let mut bad: Vec<_> = part.oversize.iter().map(|key| (key, too_large)).collect();
+        for kv in &part.kvs {
             match endpoint(kv) {
-                Ok(found) => servers.push(found),
-                Err(why) => {
-                    skipped += 1;
-                    if self.told.insert(kv.key.to_vec()) {
-                        publisher.skipped(&String::from_utf8_lossy(&kv.key), why);
-                    }
-                }
+                Ok(found) => drop(self.known.insert(kv.key.clone(), found)),
+                Err(why) => bad.push((&kv.key, why)),
             }
         }
+        let still: HashSet<&Bytes> = bad.iter().map(|(key, _)| *key).collect();
+        self.told.retain(|key| still.contains(key));
+        for (key, why) in &bad {
+            if self.told.insert((*key).clone()) {
+                publisher.skipped(&String::from_utf8_lossy(key), why);
+            }
+        }
+        let skipped = bad.len();
+        let servers = self.known.values().cloned().collect();
         (self.tell(servers, now), skipped)
     }
 
@@ -220,7 +369,8 @@ impl Endpoints {
 
     /// Notes what is registered no more although another server may be there that has the same ID.
     fn miss(&mut self, servers: &[Found], now: Instant) {
-        let is_there = |id: &Arc<str>| servers.iter().any(|it| it.id.as_ref() == Some(id));
+        let there: HashSet<&Arc<str>> = servers.iter().filter_map(|it| it.id.as_ref()).collect();
+        let is_there = |id: &Arc<str>| there.contains(id);
         for found in std::mem::take(&mut self.registered) {
             if let Some(id) = found.id.clone()
                 && !is_there(&id)
@@ -239,6 +389,9 @@ fn endpoint(kv: &KeyValue) -> Result<Found, &'static str> {
         registered::read_endpoint(&kv.value).ok_or("it is no endpoint of a kube-apiserver")?;
     if id.is_empty() {
         return Err("it names no server");
+    }
+    if id.len() > LONGEST_ID {
+        return Err("its server ID is longer than any name (253 bytes)");
     }
     let address = address.ok_or("it has no address with a port")?;
     Ok(Found {
@@ -317,7 +470,8 @@ mod tests {
 
     fn follow_store(store: MemoryStore) -> (watch::Receiver<State>, JoinHandle<()>) {
         let (publisher, said) = Publisher::new("etcd", Arc::default(), Default::default());
-        let follow = async move { follow_keys(&store, "/registry/x/", publisher).await };
+        let proven = Proven::default();
+        let follow = async move { follow_keys(&store, "/registry/x/", &proven, publisher).await };
         (said, tokio::spawn(follow))
     }
 
@@ -349,7 +503,136 @@ mod tests {
         said.wait_for(|it| it.heard.is_some()).await.unwrap();
         let state = said.borrow().clone();
         assert_eq!(state.skipped, MOST);
-        assert!(state.trouble.unwrap().contains("more than 500 keys"));
+        assert!(state.trouble.unwrap().contains("more than 5000 keys"));
         following.abort();
+    }
+
+    fn server(n: usize) -> Found {
+        at(&format!("s{n}"), &format!("10.0.{}.{}:1", n / 250, n % 250))
+    }
+
+    fn registered(found: &Found) -> String {
+        let value = serde_json::json!({
+            "apiVersion": "v1", "kind": "Endpoints",
+            "metadata": {"labels": {"apiserverIdentity": found.id.as_deref().unwrap()}},
+            "subsets": [{
+                "addresses": [{"ip": found.address.host()}],
+                "ports": [{"port": found.address.port_u16().unwrap()}],
+            }],
+        });
+        value.to_string()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_keys_hide_no_server_that_answers_and_a_new_one_is_found() {
+        let store = MemoryStore::new();
+        for n in 0..600 {
+            let key = format!("/registry/x/0{n:04}");
+            store.create(key, registered(&server(n)), 0).await.unwrap();
+        }
+        let last = server(1000);
+        store
+            .create("/registry/x/z", registered(&last), 0)
+            .await
+            .unwrap();
+        let (mut said, following) = follow_store(store);
+        said.wait_for(|it| it.heard.is_some()).await.unwrap();
+        let state = said.borrow().clone();
+        assert_eq!((state.servers.len(), &state.trouble), (601, &None));
+        assert_eq!(state.servers.last(), Some(&last));
+        following.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_more_keys_than_are_read_those_of_servers_that_answer_stay_known() {
+        let keys = KeyRange::prefix("/registry/x/");
+        let store = MemoryStore::new();
+        let (mut publisher, _said) = Publisher::new("etcd", Arc::default(), Default::default());
+        for n in 0..MOST + PAGE {
+            let key = format!("/registry/x/{n:05}");
+            store.create(key, registered(&server(n)), 0).await.unwrap();
+        }
+        let (first, late) = (server(7), server(MOST + 9));
+        let mut parts = Parts::new(keys.start().clone());
+        let mut endpoints = Endpoints::default();
+        let nobody = HashSet::new();
+        let proven = HashSet::from([normal(&first.address)]);
+        let mut seen = Vec::new();
+        for proven in [&nobody, &proven, &proven, &proven] {
+            let now = Instant::now();
+            let part = read(&store, &keys, parts.from(now)).await.unwrap();
+            assert!(part.is_one_of_several(&keys));
+            let (servers, _) = endpoints.take(&part, proven, &mut publisher, now);
+            seen.push((
+                servers.len(),
+                servers.contains(&first),
+                servers.contains(&late),
+            ));
+            parts.was_read(part);
+            tokio::time::advance(PART / 2).await;
+        }
+        let expected = [
+            (MOST, true, false),
+            (MOST, true, false),
+            (PAGE + 1, true, true),
+            (PAGE + 1, true, true),
+        ];
+        assert_eq!(seen, expected);
+        // One that says goodbye goes, wherever its key is, when that part is read.
+        store.delete("/registry/x/00007", None).await.unwrap();
+        let part = read(&store, &keys, parts.from(Instant::now()))
+            .await
+            .unwrap();
+        let now = Instant::now();
+        let (servers, _) = endpoints.take(&part, &proven, &mut publisher, now);
+        assert!(!servers.contains(&first) && servers.len() == MOST);
+    }
+
+    #[tokio::test]
+    async fn values_too_large_to_be_read_cost_their_own_keys() {
+        let store = MemoryStore::new();
+        for n in [0, 1, 4] {
+            let key = format!("/registry/x/{n}");
+            store.create(key, vec![b'x'; 50_000], 0).await.unwrap();
+        }
+        let good = [2, 3, 5, 6].map(server);
+        for (n, found) in [2, 3, 5, 6].iter().zip(&good) {
+            let key = format!("/registry/x/{n}");
+            store.create(key, registered(found), 0).await.unwrap();
+        }
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut options =
+            peerage_etcd::EtcdOptions::new([listener.local_addr().unwrap().to_string()]);
+        options.max_answer = 10_000;
+        let stop = tokio_util::sync::CancellationToken::new();
+        let serve =
+            peerage_etcd::serve(Arc::new(store), listener, Default::default(), stop.clone());
+        let serving = tokio::spawn(serve);
+        let store = EtcdStore::lazy(options).unwrap();
+        let keys = KeyRange::prefix("/registry/x/");
+        let part = read(&store, &keys, keys.start().clone()).await.unwrap();
+        assert!(!part.is_one_of_several(&keys));
+        let oversize = ["/registry/x/0", "/registry/x/1", "/registry/x/4"];
+        assert_eq!(part.oversize, oversize);
+        let (mut publisher, _said) = Publisher::new("etcd", Arc::default(), Default::default());
+        let mut endpoints = Endpoints::default();
+        let (servers, skipped) =
+            endpoints.take(&part, &HashSet::new(), &mut publisher, Instant::now());
+        assert_eq!((servers.as_slice(), skipped), (&good[..], 3));
+        stop.cancel();
+        serving.await.unwrap().unwrap();
+    }
+
+    #[test]
+    fn an_id_that_is_longer_than_any_name_costs_its_key() {
+        let named = |length: usize| {
+            let found = at(&"x".repeat(length), "10.0.0.1:1");
+            let kv = KeyValue {
+                value: registered(&found).into(),
+                ..written("10.0.0.1:1")
+            };
+            endpoint(&kv).is_ok()
+        };
+        assert!(named(LONGEST_ID) && !named(LONGEST_ID + 1));
     }
 }

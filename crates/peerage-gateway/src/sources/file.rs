@@ -1,23 +1,31 @@
 //! Servers from a file: a YAML or JSON list of `{url, zone, id}`, read again when it changes.
 //!
+//! A change counts when the file has stayed as it is for a moment: half of a list is a list too, and a file that is
+//! written in place is read in halves.
+//!
 //! Invariants: a file that cannot be read or is no list changes nothing, and neither does an empty one, which is what a
-//! file looks like while it is being written (`[]` says that there are none); a bad entry costs that entry alone.
+//! file looks like while it is being written (`[]` says that there are none), or one in which nothing can be used; a bad
+//! entry costs that entry alone.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http::uri::Authority;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 use tokio::io::AsyncReadExt as _;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use super::Found;
 use super::publish::Publisher;
+use super::{Found, LONGEST_ID};
 
 /// How often the file is looked at. Its content counts, not its time: mounted files are swapped by symlink.
 const LOOK: Duration = Duration::from_secs(1);
+/// For how long it has to stay as it is before a change of it counts.
+const SETTLE: Duration = Duration::from_millis(250);
+/// After how long it is told that it does not.
+const RESTLESS: Duration = Duration::from_secs(10);
 /// For opening and reading it: a file of a server that is away has nothing to say for as long as it likes.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// More than any list of servers has.
@@ -32,6 +40,9 @@ pub enum EntryError {
     /// It is not what an entry looks like.
     #[error("it is not {{url: …, zone: …, id: …}}: {0}")]
     Shape(String),
+    /// Its ID is longer than any name.
+    #[error("id: it has {0} bytes, and no server's has more than {LONGEST_ID}")]
+    Id(usize),
 }
 
 /// Why a file says nothing.
@@ -50,6 +61,17 @@ enum FileError {
     TooLarge(String),
     #[error("{0} is empty; write [] for no servers")]
     Empty(String),
+    #[error(
+        "{0} was written again and again for {RESTLESS:?}; it counts when it stays as it is for {SETTLE:?}"
+    )]
+    Restless(String),
+    #[error("{path} has {count} entries and none that can be used; the first is in {place}: {why}")]
+    Entries {
+        path: String,
+        count: usize,
+        place: String,
+        why: EntryError,
+    },
     #[error("{path} is no list of servers: {problem}")]
     Shape { path: String, problem: String },
 }
@@ -62,43 +84,94 @@ impl FileError {
             FileError::Late(_) => "deadline",
             FileError::TooLarge(_) => "too_large",
             FileError::Empty(_) => "empty",
+            FileError::Restless(_) => "restless",
+            FileError::Entries { .. } => "entries",
             FileError::Shape { .. } => "shape",
         }
     }
 }
 
+/// What the file has, and when it was last written.
+#[derive(PartialEq)]
+struct Content {
+    text: String,
+    written: Option<SystemTime>,
+}
+
 /// Follows the file for ever.
 pub(super) async fn follow(path: PathBuf, mut publisher: Publisher) {
-    let mut before = None;
+    let mut file = Followed::default();
     let mut reading = Box::pin(read(&path));
     loop {
-        let Ok(text) = timeout(DEADLINE, &mut reading).await else {
+        let Ok(content) = timeout(DEADLINE, &mut reading).await else {
             // Still the same read: one that hangs keeps a thread.
             let late = FileError::Late(path.display().to_string());
             publisher.failed(late.reason(), late.to_string());
             continue;
         };
-        match text {
-            Ok(text) if before.as_ref() == Some(&text) => publisher.confirmed(),
-            Ok(text) => match parse(&path, &text) {
-                Ok(list) => {
-                    for bad in &list.bad {
-                        let why = format!("{}, {}: {}", path.display(), bad.place, bad.why);
-                        publisher.skipped(&bad.entry, &why);
-                    }
-                    publisher.found(list.servers, list.bad.len());
-                    before = Some(text);
-                }
-                Err(error) => publisher.failed(error.reason(), error.to_string()),
-            },
-            Err(error) => publisher.failed(error.reason(), error.to_string()),
-        }
-        tokio::time::sleep(LOOK).await;
+        let pause = file.take(&path, content, &mut publisher);
+        tokio::time::sleep(pause).await;
         reading.set(read(&path));
     }
 }
 
-async fn read(path: &Path) -> Result<String, FileError> {
+/// The file as it was read before.
+#[derive(Default)]
+struct Followed {
+    /// The text in force.
+    text: Option<String>,
+    /// What it was at the last look, if that is something else.
+    other: Option<Content>,
+    /// Since when it has not been twice the same.
+    restless: Option<Instant>,
+}
+
+impl Followed {
+    /// Takes in what was read; returns when to look again.
+    fn take(
+        &mut self,
+        path: &Path,
+        read: Result<Content, FileError>,
+        publisher: &mut Publisher,
+    ) -> Duration {
+        let content = match read {
+            Ok(content) => content,
+            Err(error) => {
+                publisher.failed(error.reason(), error.to_string());
+                return LOOK;
+            }
+        };
+        if self.text.as_ref() == Some(&content.text) {
+            (self.other, self.restless) = (None, None);
+            publisher.confirmed();
+            return LOOK;
+        }
+        if self.other.as_ref() != Some(&content) {
+            self.other = Some(content);
+            let since = *self.restless.get_or_insert_with(Instant::now);
+            if since.elapsed() >= RESTLESS {
+                let restless = FileError::Restless(path.display().to_string());
+                publisher.failed(restless.reason(), restless.to_string());
+            }
+            return SETTLE;
+        }
+        self.restless = None;
+        match parse(path, &content.text) {
+            Ok(list) => {
+                for bad in &list.bad {
+                    let why = format!("{}, {}: {}", path.display(), bad.place, bad.why);
+                    publisher.skipped(&bad.entry, &why);
+                }
+                publisher.found(list.servers, list.bad.len());
+                self.text = Some(content.text);
+            }
+            Err(error) => publisher.failed(error.reason(), error.to_string()),
+        }
+        LOOK
+    }
+}
+
+async fn read(path: &Path) -> Result<Content, FileError> {
     let failed = |source| FileError::Read {
         path: path.display().to_string(),
         source,
@@ -115,7 +188,9 @@ async fn read(path: &Path) -> Result<String, FileError> {
     if text.len() as u64 > MOST_BYTES {
         return Err(FileError::TooLarge(path.display().to_string()));
     }
-    Ok(text)
+    let now = tokio::fs::metadata(path).await.map_err(failed)?;
+    let written = now.modified().ok();
+    Ok(Content { text, written })
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -161,7 +236,17 @@ fn parse(path: &Path, text: &str) -> Result<List, FileError> {
             }),
         }
     }
-    Ok(list)
+    let count = list.bad.len();
+    if !list.servers.is_empty() || count == 0 {
+        return Ok(list);
+    }
+    let Bad { place, why, .. } = list.bad.swap_remove(0);
+    Err(FileError::Entries {
+        path,
+        count,
+        place,
+        why,
+    })
 }
 
 /// What the parser says, without lines of its own.
@@ -182,6 +267,9 @@ struct Entry {
 fn entry(value: Value) -> Result<Found, EntryError> {
     let entry: Entry =
         serde_json::from_value(value).map_err(|error| EntryError::Shape(error.to_string()))?;
+    if let Some(id) = entry.id.as_ref().filter(|id| id.len() > LONGEST_ID) {
+        return Err(EntryError::Id(id.len()));
+    }
     let given = |text: Option<String>| text.filter(|it| !it.is_empty()).map(Into::into);
     Ok(Found {
         zone: given(entry.zone),
@@ -284,9 +372,64 @@ mod tests {
             (directory.path(), "kind"),
             (Path::new("/nowhere"), "read"),
         ] {
-            let error = read(path).await.unwrap_err();
+            let Err(error) = read(path).await else {
+                panic!("{} can be read", path.display());
+            };
             assert_eq!(error.reason(), reason, "{error}");
         }
+    }
+
+    #[test]
+    fn a_list_in_which_nothing_can_be_used_is_told_with_its_first_entry() {
+        let long = format!(
+            "- {{url: 'https://a', id: {}}}\n",
+            "x".repeat(LONGEST_ID + 1)
+        );
+        let text = format!("{long}{}", "- {url: bad}\n".repeat(20_000));
+        let error = parse(Path::new("f"), &text).unwrap_err().to_string();
+        let expected = "f has 20001 entries and none that can be used; the first is in line 1, column 3: id: it has 254 \
+                        bytes, and no server's has more than 253";
+        assert_eq!(error, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_is_being_written_is_believed_when_it_stays() {
+        use super::super::publish::Publisher;
+        let (mut publisher, said) = Publisher::new("file", Default::default(), Default::default());
+        let path = Path::new("f");
+        let whole = "- url: https://a:1\n- url: https://b:1\n";
+        let content = |text: &str, written: u64| {
+            let written = SystemTime::UNIX_EPOCH + Duration::from_millis(written);
+            let text = text.to_owned();
+            Ok(Content {
+                text,
+                written: Some(written),
+            })
+        };
+        let count = || said.borrow().servers.len();
+        let mut file = Followed::default();
+        assert_eq!(file.take(path, content(whole, 0), &mut publisher), SETTLE);
+        assert_eq!(file.take(path, content(whole, 0), &mut publisher), LOOK);
+        assert_eq!(count(), 2);
+        // In place, and each half of it is a list; also the same half again, written anew.
+        for (at, end) in [(1, 19), (2, 19), (3, 0), (4, 32), (5, 19)] {
+            assert_eq!(
+                file.take(path, content(&whole[..end], at), &mut publisher),
+                SETTLE
+            );
+            assert_eq!((count(), &said.borrow().trouble), (2, &None));
+        }
+        assert_eq!(file.take(path, content(whole, 6), &mut publisher), LOOK);
+        // It never comes to rest.
+        for at in 7..60 {
+            tokio::time::advance(SETTLE).await;
+            file.take(path, content(&whole[..19], at), &mut publisher);
+        }
+        assert_eq!(count(), 2);
+        let trouble = said.borrow().trouble.clone().unwrap();
+        assert!(trouble.contains("again and again"), "{trouble}");
+        file.take(path, content(&whole[..19], 59), &mut publisher);
+        assert_eq!((count(), &said.borrow().trouble), (1, &None));
     }
 
     #[test]
@@ -297,6 +440,7 @@ mod tests {
             ("url: https://a", "shape"),
             ("- [", "shape"),
             ("\"https://a\"", "shape"),
+            ("- url: nonsense\n- 7\n", "entries"),
         ] {
             let error = parse(Path::new("f"), text).unwrap_err();
             assert_eq!(error.reason(), reason, "{text:?}: {error}");

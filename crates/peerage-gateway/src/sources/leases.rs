@@ -26,6 +26,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::LeaseOptions;
+use super::proven::Proven;
 use super::publish::Publisher;
 use ask::{AskError, Change, Lines};
 use known::{Known, MOST};
@@ -37,11 +38,14 @@ const RETRY_CAP: Duration = Duration::from_secs(30);
 const SILENCE: Duration = Duration::from_secs(90);
 /// How often what runs out by time alone is looked at.
 const TICK: Duration = Duration::from_secs(10);
+/// Where there are many Leases, changes that come within this are told together.
+const GATHER: Duration = Duration::from_millis(500);
 
 /// Follows the Leases for ever, through the servers of `records`.
 pub(super) async fn follow(
     options: LeaseOptions,
     mut records: watch::Receiver<Arc<[PeerRecord]>>,
+    proven: Proven,
     mut publisher: Publisher,
 ) {
     let mut known = Known::default();
@@ -62,6 +66,7 @@ pub(super) async fn follow(
                 options: &options,
                 publisher: &mut publisher,
                 known: &mut known,
+                proven: &proven,
             };
             let (watched, ended) = session.run().await;
             if watched {
@@ -111,6 +116,7 @@ struct Session<'a> {
     options: &'a LeaseOptions,
     publisher: &'a mut Publisher,
     known: &'a mut Known,
+    proven: &'a Proven,
 }
 
 impl Session<'_> {
@@ -122,7 +128,9 @@ impl Session<'_> {
             Err(error) => return (false, Err(error)),
         };
         let now = (SystemTime::now(), Instant::now());
-        self.known.replace(list.leases, list.more, now.0, now.1);
+        self.known.prefer(self.proven.lately(now.1));
+        let more = list.rest.is_some();
+        self.known.replace(list.leases, more, now.0, now.1);
         self.publish();
         match ask::watch(self.upstream, user, &list.version).await {
             Ok(lines) => (true, self.watch(lines).await),
@@ -132,8 +140,16 @@ impl Session<'_> {
 
     async fn watch(&mut self, mut lines: Lines) -> Result<(), AskError> {
         let mut heard = Instant::now();
+        // Since when there is something to tell.
+        let mut since: Option<Instant> = None;
         loop {
-            let Ok(next) = timeout(TICK, lines.next()).await else {
+            let pause = since.map_or(TICK, |since| GATHER.saturating_sub(since.elapsed()));
+            let next = timeout(pause, lines.next()).await;
+            if since.is_some_and(|since| since.elapsed() >= GATHER) {
+                since = None;
+                self.publish();
+            }
+            let Ok(next) = next else {
                 if heard.elapsed() > SILENCE {
                     return Ok(());
                 }
@@ -145,16 +161,26 @@ impl Session<'_> {
                 None => return Ok(()),
                 Some(Change::Nothing) if self.known.has_overflowed() => self.publish(),
                 Some(Change::Nothing) => self.publisher.confirmed(),
-                Some(Change::Is(lease)) => {
-                    self.known.put(lease, SystemTime::now(), heard);
-                    self.publish();
-                }
-                Some(Change::Gone(name)) => {
-                    self.known.remove(&name, heard);
-                    self.publish();
-                }
                 Some(Change::Unusable) => {}
+                Some(change) => {
+                    self.take(change, heard);
+                    match self.known.are_few() {
+                        true => self.publish(),
+                        false => drop(since.get_or_insert(heard)),
+                    }
+                }
             }
+        }
+    }
+
+    fn take(&mut self, change: Change, now: Instant) {
+        match change {
+            Change::Is(lease) => {
+                self.known.prefer(self.proven.lately(now));
+                self.known.put(lease, SystemTime::now(), now);
+            }
+            Change::Gone(name) => self.known.remove(&name, now),
+            Change::Unusable | Change::Nothing => {}
         }
     }
 
@@ -167,8 +193,9 @@ impl Session<'_> {
             false => self.publisher.found(told.servers, told.skipped),
             true => {
                 let text = format!(
-                    "there are more than {MOST} identity Leases, more than any cluster has servers, and only the first \
-                     ones count: find out who writes them"
+                    "there are more than {MOST} identity Leases, more than any cluster has servers; those count whose \
+                     servers have answered lately, and of the others those that were renewed last: find out who writes \
+                     them"
                 );
                 self.publisher
                     .found_but(told.servers, told.skipped, "too_many", text);

@@ -16,10 +16,18 @@ use prometheus_client::metrics::family::Family;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::proven::{Proven, normal};
 use super::{Finding, Found};
 
 /// Between two log lines about one source that goes on failing in one way.
 const REPEAT: Duration = Duration::from_secs(60);
+
+/// Entries that are passed over and have a line of their own, within [`REPEAT`].
+const LINES: usize = 10;
+/// As much of an entry as is logged.
+const LONGEST: usize = 200;
+/// How long a server of a source that has nothing any more may be silent before it is let go of.
+const SILENT: Duration = Duration::from_secs(60);
 
 /// What a source said last.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +48,45 @@ pub(super) struct Publisher {
     changed: Arc<Notify>,
     troubles: Troubles,
     log: Log,
+    skips: Skips,
+    /// Who says which servers answer, for a source that does not lose all of them at once in earnest.
+    emptied: Option<Proven>,
+}
+
+/// How many entries that are passed over have been told, so that a thousand of them do not fill the log.
+#[derive(Default)]
+struct Skips {
+    since: Option<Instant>,
+    told: usize,
+    /// Those that were not told, and when it was last said how many.
+    more: usize,
+    counted: Option<Instant>,
+}
+
+impl Skips {
+    /// Whether one more is worth a line.
+    fn passes(&mut self, now: Instant) -> bool {
+        if self.since.is_none_or(|since| now >= since + REPEAT) {
+            self.since = Some(now);
+            self.told = 0;
+        }
+        let passes = self.told < LINES;
+        match passes {
+            true => self.told += 1,
+            false => self.more += 1,
+        }
+        passes
+    }
+
+    /// How many more there were, if that is worth a line.
+    fn rest(&mut self, now: Instant) -> Option<usize> {
+        let due = self.counted.is_none_or(|at| now >= at + REPEAT);
+        if self.more == 0 || !due {
+            return None;
+        }
+        self.counted = Some(now);
+        Some(std::mem::take(&mut self.more))
+    }
 }
 
 /// What the log was told last, so that a source that fails again and again does not fill it.
@@ -88,12 +135,38 @@ impl Publisher {
             changed,
             troubles,
             log: Log::default(),
+            skips: Skips::default(),
+            emptied: None,
         };
         (publisher, said)
     }
 
+    /// Of a source that is written by programs. That all of its servers said goodbye in one moment is less likely than
+    /// that somebody deleted what they write, or put another store in its place: those that go on answering are kept.
+    pub(super) fn keeps_who_answers(mut self, proven: Proven) -> Publisher {
+        self.emptied = Some(proven);
+        self
+    }
+
+    /// Who is kept of the list in force although the source has nothing any more.
+    fn kept(&self, servers: &[Found]) -> Option<Vec<Found>> {
+        let proven = self.emptied.as_ref().filter(|_| servers.is_empty())?;
+        let before = self.state.borrow().servers.clone();
+        let answering = proven.within(SILENT, Instant::now());
+        let answers = |it: &&Found| {
+            let known = answering.as_ref();
+            known.is_none_or(|known| known.contains(&normal(&it.address)))
+        };
+        let kept: Vec<Found> = before.iter().filter(answers).cloned().collect();
+        (!kept.is_empty()).then_some(kept)
+    }
+
     /// This is the whole list now; so many entries were passed over.
     pub(super) fn found(&mut self, servers: Vec<Found>, skipped: usize) {
+        if let Some(kept) = self.kept(&servers) {
+            let text = "it has no server any more, all at once; those that go on answering are kept until it has some again";
+            return self.found_but(kept, skipped, "emptied", text.to_owned());
+        }
         if self.log.recovers() {
             tracing::info!(source = self.name, "a source of servers can be read again");
         }
@@ -108,6 +181,7 @@ impl Publisher {
         reason: &'static str,
         text: String,
     ) {
+        let servers = self.kept(&servers).unwrap_or(servers);
         self.keep(servers, skipped, Some(text.clone()));
         self.lacks(reason, text);
     }
@@ -126,6 +200,9 @@ impl Publisher {
     }
 
     fn keep(&mut self, servers: Vec<Found>, skipped: usize, trouble: Option<String>) {
+        if let Some(more) = self.skips.rest(Instant::now()) {
+            tracing::warn!(source = self.name, more, "more entries are passed over");
+        }
         self.state.send_modify(|state| {
             let (source, count) = (self.name, servers.len());
             if state.heard.is_none() {
@@ -157,6 +234,7 @@ impl Publisher {
 
     /// Time, or an answer that tells a part, has changed the list; that all of it is right was not heard.
     pub(super) fn aged(&self, servers: Vec<Found>) {
+        let servers = self.kept(&servers).unwrap_or(servers);
         let changed = self.state.send_if_modified(|state| {
             let changed = *state.servers != *servers;
             state.servers = servers.into();
@@ -181,9 +259,13 @@ impl Publisher {
     }
 
     /// An entry is passed over.
-    pub(super) fn skipped(&self, entry: &str, why: &str) {
+    pub(super) fn skipped(&mut self, entry: &str, why: &str) {
         self.troubles.failed(self.name, "entry");
-        tracing::warn!(source = self.name, entry, "an entry is passed over: {why}");
+        if self.skips.passes(Instant::now()) {
+            let entry: String = entry.chars().take(LONGEST).collect();
+            let why: String = why.chars().take(2 * LONGEST).collect();
+            tracing::warn!(source = self.name, entry, "an entry is passed over: {why}");
+        }
     }
 }
 
@@ -289,7 +371,57 @@ impl fmt::Debug for Gauges {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::sync::Mutex;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_source_that_has_nothing_all_at_once_keeps_who_answers() {
+        let at = |port: u16| Found::at(format!("10.0.0.1:{port}").parse().unwrap());
+        let answering = Arc::new(Mutex::new(vec![at(1).address]));
+        let proven = Proven::default();
+        let (publisher, said) = Publisher::new("etcd", Arc::default(), Troubles::default());
+        let mut publisher = publisher.keeps_who_answers(proven.clone());
+        let ports = || {
+            let servers = said.borrow().servers.clone();
+            let ports = servers.iter().filter_map(|it| it.address.port_u16());
+            ports.collect::<Vec<_>>()
+        };
+        publisher.found(vec![at(1), at(2)], 0);
+        publisher.found(vec![at(1)], 0);
+        assert_eq!(ports(), [1], "one that says goodbye goes at once");
+        publisher.found(vec![at(1), at(2)], 0);
+        publisher.found(Vec::new(), 0);
+        assert_eq!(ports(), [1, 2], "nobody can say who answers");
+        let asked = answering.clone();
+        proven.judge_by(move || asked.lock().unwrap().clone());
+        publisher.found(Vec::new(), 0);
+        assert_eq!(ports(), [1]);
+        let trouble = said.borrow().trouble.clone().unwrap();
+        assert!(trouble.contains("all at once"), "{trouble}");
+        answering.lock().unwrap().clear();
+        tokio::time::advance(SILENT / 2).await;
+        publisher.aged(Vec::new());
+        assert_eq!(ports(), [1], "it may be back in a moment");
+        tokio::time::advance(SILENT).await;
+        publisher.found(Vec::new(), 0);
+        assert_eq!(ports(), [0; 0]);
+        assert_eq!(said.borrow().trouble, None);
+    }
+
+    #[test]
+    fn of_many_entries_a_few_are_told_and_how_many_more() {
+        let start = Instant::now();
+        let mut skips = Skips::default();
+        assert_eq!(skips.rest(start), None);
+        let told = (0..20_000).filter(|_| skips.passes(start)).count();
+        assert_eq!((told, skips.rest(start)), (LINES, Some(20_000 - LINES)));
+        assert!(!skips.passes(start));
+        assert_eq!(skips.rest(start), None, "not again within a minute");
+        let later = start + REPEAT;
+        assert!(skips.passes(later));
+        assert_eq!(skips.rest(later), Some(1));
+    }
 
     #[test]
     fn a_source_that_goes_to_and_fro_has_two_lines_a_minute() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use peerage_etcd::{ConnectError, EtcdStore};
-use peerage_http::ClientTls;
+use peerage_http::reload::Reload;
 use peerage_store::Store;
 
 use crate::client::chain;
@@ -16,23 +16,23 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Time between two tries.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A store, and the TLS settings whose files are to be followed.
+/// A store, and the files that are to be followed: certificates and the password.
 pub(super) struct Connected {
     pub(super) store: Arc<dyn Store>,
-    pub(super) tls: ClientTls,
+    pub(super) files: Vec<Arc<dyn Reload>>,
 }
 
 /// Connects, and waits a while for a store that does not answer yet.
 pub(super) async fn connect(etcd: &EtcdSettings) -> Result<Connected, Failure> {
     let options = etcd.options()?;
-    let tls = options.tls.clone();
+    let files = options.reloads();
     let begun = Instant::now();
     let mut told = false;
     loop {
         match EtcdStore::connect(options.clone()).await {
             Ok(store) => {
                 let store = Arc::new(store);
-                return Ok(Connected { store, tls });
+                return Ok(Connected { store, files });
             }
             Err(error @ ConnectError::Unreachable { .. }) if begun.elapsed() < PATIENCE => {
                 if !std::mem::replace(&mut told, true) {

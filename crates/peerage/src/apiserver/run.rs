@@ -84,12 +84,7 @@ async fn open(settings: &ApiserverSettings, signals: &Signals) -> Result<Arc<dyn
         Storage::Etcd(etcd) => {
             let connected = super::etcd::connect(etcd).await?;
             let stop = signals.shutdown.clone();
-            tokio::spawn(reload::watch(
-                connected.tls.reloads(),
-                RELOAD,
-                stop,
-                |_, _| {},
-            ));
+            tokio::spawn(reload::watch(connected.files, RELOAD, stop, |_, _| {}));
             Ok(connected.store)
         }
     }

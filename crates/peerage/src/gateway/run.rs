@@ -22,7 +22,12 @@ use crate::signals::Signals;
 
 /// Runs a gateway until it is asked to stop.
 pub(super) async fn run(settings: GatewaySettings, signals: &Signals) -> Result<(), Failure> {
-    let options = options(settings).await?;
+    let options = tokio::select! {
+        biased;
+        options = options(settings) => options?,
+        // A source that says nothing may keep the start waiting, and nobody is served yet.
+        () = signals.shutdown.cancelled() => return Ok(()),
+    };
     let mut running = peerage_gateway::start(options, signals.shutdown.clone()).await?;
     loop {
         tokio::select! {

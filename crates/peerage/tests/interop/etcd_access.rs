@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use futures::StreamExt as _;
-use peerage_etcd::{ConnectError, EtcdOptions, EtcdStore};
+use peerage_etcd::{ConnectError, EtcdOptions, EtcdStore, EtcdUser};
 use peerage_http::tls::ClientTlsOptions;
 use peerage_http::{ClientTls, Pem};
 use peerage_store::{KeyRange, Store as _, StoreExt as _, WatchRequest};
@@ -21,7 +21,7 @@ const PASSWORD: &str = "open sesame";
 
 fn options(etcd: &Etcd, password: Option<&str>) -> EtcdOptions {
     let mut options = EtcdOptions::new([etcd.url()]);
-    options.user = password.map(|password| ("root".to_owned(), password.to_owned()));
+    options.user = password.map(|password| EtcdUser::new("root", password));
     options
 }
 

@@ -17,6 +17,11 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use super::known::MOST;
+
+/// Leases that are asked for at a time.
+const PAGE: usize = 500;
+/// How often; some pages may have little that is of use.
+const PAGES: usize = 2 * MOST / PAGE;
 use crate::sources::LeaseUser;
 
 /// For a list, and for the head of a watch.
@@ -81,17 +86,30 @@ impl AskError {
 /// The Leases at one moment.
 pub(super) struct List {
     pub(super) leases: Vec<Registered>,
-    /// Whether there are more.
-    pub(super) more: bool,
+    /// How the server calls those that are left; none if there are no more.
+    pub(super) rest: Option<String>,
     /// Where the watch goes on.
     pub(super) version: String,
 }
 
-/// Asks for all Leases.
+/// Asks for all Leases, or for as many as count, page by page.
 pub(super) async fn list(upstream: &Upstream, user: Option<&LeaseUser>) -> Result<List, AskError> {
+    let mut list = page(upstream, user, "").await?;
+    for _ in 1..PAGES {
+        let Some(rest) = list.rest.take_if(|_| list.leases.len() < MOST) else {
+            break;
+        };
+        let page = page(upstream, user, &format!("&continue={rest}")).await?;
+        list.rest = page.rest;
+        list.leases.extend(page.leases);
+    }
+    Ok(list)
+}
+
+async fn page(upstream: &Upstream, user: Option<&LeaseUser>, rest: &str) -> Result<List, AskError> {
     let deadline = Instant::now() + DEADLINE;
     let answer = async {
-        let response = send(upstream, user, &format!("{LEASES}&limit={MOST}")).await?;
+        let response = send(upstream, user, &format!("{LEASES}&limit={PAGE}{rest}")).await?;
         let bytes = body::collect(response.into_body(), LIST_LIMIT, DEADLINE).await?;
         read_list(&bytes)
     };
@@ -157,7 +175,7 @@ fn read_list(bytes: &[u8]) -> Result<List, AskError> {
     let read = |item: &&RawValue| registered::read_lease(item.get().as_bytes());
     Ok(List {
         leases: items.iter().filter_map(read).collect(),
-        more: !file.metadata.r#continue.is_empty(),
+        rest: Some(file.metadata.r#continue).filter(|it| !it.is_empty()),
         version: file.metadata.resource_version,
     })
 }

@@ -3,24 +3,30 @@
 //! Pure; the time is an argument, twice: what is written in Leases is others' clocks, what is waited for is ours.
 //!
 //! Invariant: a server whose Lease was seen to be renewed is believed to be there until the Lease goes, runs out or says
-//! goodbye, whatever the clocks say. A Lease that two servers have goes when neither writes it any more.
+//! goodbye, whatever the clocks say. What is remembered is bounded; where there are more Leases, those of servers that
+//! have answered lately stay, and of the others those that were renewed last. A Lease that two servers have goes when neither writes it any more.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use http::uri::Authority;
 use peerage_proxy::IdentityLease;
 use peerage_proxy::record::registered::Registered;
 use tokio::time::Instant;
 
-use super::super::Found;
 use super::super::moves::{ANEW, Moves};
+use super::super::proven::normal;
+use super::super::{Found, LONGEST_ID};
 
 /// A Lease that was not renewed for so long when it is first seen is a dead server's; it is renewed every ten seconds.
 const OLD: Duration = Duration::from_secs(60);
 
 /// All labelled Leases of `kube-system` that count; more are no control plane.
-pub(super) const MOST: usize = 500;
+pub(super) const MOST: usize = 2000;
+
+/// As many as control planes have; of more, changes that come together are told together.
+const USUAL: usize = 200;
 
 /// All Leases.
 #[derive(Default)]
@@ -31,6 +37,8 @@ pub(super) struct Known {
     told: HashSet<Arc<str>>,
     /// Whether there were more since they were last all read.
     overflowed: bool,
+    /// Where servers have answered lately.
+    proven: HashSet<String>,
 }
 
 struct Seen {
@@ -54,7 +62,17 @@ pub(super) struct Told {
 }
 
 impl Known {
-    /// These are all Leases, or the first of `more`.
+    /// Servers have answered here lately.
+    pub(super) fn prefer(&mut self, proven: HashSet<String>) {
+        self.proven = proven;
+    }
+
+    /// Whether there are no more than control planes have.
+    pub(super) fn are_few(&self) -> bool {
+        self.leases.len() <= USUAL
+    }
+
+    /// These are all Leases, or the first of `more`, in the order of their names.
     pub(super) fn replace(
         &mut self,
         leases: Vec<Registered>,
@@ -64,7 +82,12 @@ impl Known {
     ) {
         let names: HashSet<_> = leases.iter().map(|lease| lease.id.clone()).collect();
         let known: Vec<_> = self.leases.keys().cloned().collect();
-        for name in known.iter().filter(|name| !names.contains(*name)) {
+        // Of those that come later nothing was said.
+        let last = leases.iter().map(|lease| &lease.id).max().filter(|_| more);
+        let is_missing = |name: &&Arc<str>| {
+            !names.contains(*name) && (!more || last.is_some_and(|last| *name < last))
+        };
+        for name in known.iter().filter(is_missing) {
             self.remove(name, now);
         }
         self.overflowed = more;
@@ -83,8 +106,11 @@ impl Known {
         let before = self.leases.get(&registered.id);
         if before.is_none() && self.leases.len() >= MOST {
             self.overflowed = true;
-            return;
+            if !self.make_room(is_recent(&registered.lease, wall)) {
+                return;
+            }
         }
+        let before = self.leases.get(&registered.id);
         let renewed =
             before.map(|it| it.registered.lease.renew_time != registered.lease.renew_time);
         let seen = Seen {
@@ -103,6 +129,19 @@ impl Known {
         self.leases.insert(seen.registered.id.clone(), seen);
     }
 
+    /// Forgets the Lease that counts least, for one whose holder is `alive` or is not.
+    fn make_room(&mut self, alive: bool) -> bool {
+        let may_go = |seen: &Seen| {
+            let address = seen.registered.address.as_ref();
+            !address.is_some_and(|address| self.proven.contains(&normal(address)))
+        };
+        let others = self.leases.iter().filter(|(_, seen)| may_go(seen));
+        let least = others.min_by_key(|(_, seen)| (seen.alive, seen.renewed));
+        let least = least.filter(|(_, seen)| alive || !seen.alive);
+        let least = least.map(|(id, _)| id.clone());
+        least.is_some_and(|id| self.leases.remove(&id).is_some())
+    }
+
     /// The Lease of this name is no more.
     pub(super) fn remove(&mut self, name: &str, now: Instant) {
         if !self.moves.are_two(name, now) {
@@ -119,18 +158,24 @@ impl Known {
         self.leases.retain(|_, seen| seen.gone.is_none_or(expected));
         self.moves.keep(|id| self.leases.contains_key(id));
         self.told.retain(|id| self.leases.contains_key(id));
+        let renewed = self.renewed_last();
         for (id, seen) in &self.leases {
             if id.is_empty() || has_run_out(&seen.registered.lease, wall) {
                 continue;
             }
-            let Some(address) = seen.registered.address.clone() else {
-                told.skipped += 1;
-                if self.told.insert(id.clone()) {
-                    told.faults.push((id.to_string(), NO_ADDRESS));
+            let address = match seen.registered.address.clone() {
+                Some(address) if id.len() <= LONGEST_ID => address,
+                address => {
+                    told.skipped += 1;
+                    if self.told.insert(id.clone()) {
+                        let why = address.map_or(NO_ADDRESS, |_| TOO_LONG);
+                        told.faults.push((id.to_string(), why));
+                    }
+                    continue;
                 }
-                continue;
             };
-            if self.is_outlived(seen) {
+            let last = renewed.get(&address);
+            if last.is_some_and(|last| seen.is_outlived_by(last)) {
                 continue;
             }
             let found = Found {
@@ -145,18 +190,41 @@ impl Known {
         told
     }
 
-    /// Whether another Lease of the same address goes on being renewed while this one does not: the server has another
-    /// name now, or another server has its address.
-    fn is_outlived(&self, seen: &Seen) -> bool {
-        let address = &seen.registered.address;
-        self.leases.values().any(|other| {
-            other.registered.address == *address
-                && other.alive
-                && (!seen.alive || other.renewed.saturating_duration_since(seen.renewed) > OLD)
-                && other.registered.id != seen.registered.id
-        })
+    /// Of each address the one of its Leases that was renewed last.
+    fn renewed_last(&self) -> HashMap<Authority, Last> {
+        let mut last: HashMap<Authority, Last> = HashMap::new();
+        for (id, seen) in self.leases.iter().filter(|(_, seen)| seen.alive) {
+            let Some(address) = seen.registered.address.clone() else {
+                continue;
+            };
+            let this = || Last {
+                id: id.clone(),
+                renewed: seen.renewed,
+            };
+            let known = last.entry(address).or_insert_with(this);
+            if known.renewed < seen.renewed {
+                *known = this();
+            }
+        }
+        last
     }
 }
+
+struct Last {
+    id: Arc<str>,
+    renewed: Instant,
+}
+
+impl Seen {
+    /// Whether another Lease of the same address goes on being renewed while this one does not: the server has another
+    /// name now, or another server has its address.
+    fn is_outlived_by(&self, last: &Last) -> bool {
+        let later = last.renewed.saturating_duration_since(self.renewed);
+        last.id != self.registered.id && (!self.alive || later > OLD)
+    }
+}
+
+const TOO_LONG: &str = "its name is longer than any name (253 bytes)";
 
 const NO_ADDRESS: &str = "the Lease has no peer-advertise-address: kube-apiserver writes it with the feature gate \
                           UnknownVersionInteroperabilityProxy; name the server with --peer or --peers-file instead";
@@ -279,6 +347,7 @@ mod tests {
         assert!(!known.has_overflowed());
         known.put(lease(wall, "b", "", 0), wall, now);
         assert!(known.has_overflowed());
+        assert_eq!(known.leases.len(), MOST);
         known.put(lease(wall, "a0", "", 2), wall, now);
         known.remove("a1", now);
         assert!(known.has_overflowed(), "who is missing is not known");
@@ -291,6 +360,47 @@ mod tests {
         known.remove("a0", now);
         known.put(lease(wall, "b", "", 0), wall, now);
         assert!(!known.has_overflowed());
+    }
+
+    #[test]
+    fn leases_of_servers_that_answer_are_not_crowded_out_and_one_that_is_renewed_finds_room() {
+        let mut world = World::new();
+        let (wall, now) = world.at(0);
+        world.put(0, "z", "10.0.0.1:1", 0);
+        world.known.prefer(HashSet::from(["10.0.0.1 1".to_owned()]));
+        let many = |more: usize| -> Vec<_> {
+            let forged = |n: usize| {
+                let address = format!("127.{}.{}.1:1", n / 250, n % 250);
+                lease(wall, &format!("a{n:05}"), &address, 0)
+            };
+            (0..more).map(forged).collect()
+        };
+        world.known.replace(many(MOST), true, wall, now);
+        let shown = world.shown(0);
+        assert!(
+            shown.contains(&"z 10.0.0.1:1 live".to_owned()),
+            "those that come later were not listed"
+        );
+        assert_eq!(shown.len(), MOST);
+        world.put(10, "zz", "10.0.0.2:1", 10);
+        assert!(world.shown(10).contains(&"zz 10.0.0.2:1 live".to_owned()));
+        // A dead server's takes no place from one that is renewed.
+        world.put(10, "zzz", "10.0.0.3:1", -300);
+        let shown = world.shown(10);
+        assert_eq!(shown.len(), MOST);
+        assert!(!shown.iter().any(|it| it.starts_with("zzz ")));
+        world.known.replace(many(3), false, wall, now);
+        assert_eq!(world.shown(10).len(), 3);
+    }
+
+    #[test]
+    fn a_lease_whose_name_is_too_long_is_told() {
+        let mut world = World::new();
+        world.put(0, &"x".repeat(LONGEST_ID + 1), "10.0.0.1:1", 0);
+        let (wall, now) = world.at(0);
+        let told = world.known.servers(wall, now);
+        assert_eq!((told.servers.len(), told.skipped), (0, 1));
+        assert_eq!(told.faults[0].1, TOO_LONG);
     }
 
     #[test]
