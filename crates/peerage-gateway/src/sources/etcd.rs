@@ -80,8 +80,12 @@ async fn follow_keys(store: &dyn Store, prefix: &str, proven: &Proven, mut publi
             Ok(part) => {
                 let now = Instant::now();
                 endpoints.pass(&written, now);
-                let (servers, skipped) =
+                let (mut servers, skipped) =
                     endpoints.take(&part, &proven.lately(now), &mut publisher, now);
+                if endpoints.known.is_empty() {
+                    // Who is remembered of two servers is no longer to be told from who is gone; those that answer stay.
+                    servers.clear();
+                }
                 let too_many = part.is_one_of_several(&keys);
                 let too_many = too_many.then(|| Trouble::TooMany(prefix.to_owned()));
                 match too_many.as_ref().or(unwatched.as_ref()) {
@@ -504,6 +508,58 @@ mod tests {
         let state = said.borrow().clone();
         assert_eq!(state.skipped, MOST);
         assert!(state.trouble.unwrap().contains("more than 5000 keys"));
+        following.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_keys_that_are_gone_all_at_once_the_servers_that_answer_stay() {
+        let store = MemoryStore::new();
+        let two = [1, 2].map(server);
+        for found in &two {
+            let key = format!("/registry/x/{}", found.record_id());
+            store.create(key, registered(found), 0).await.unwrap();
+        }
+        // One of them has had two addresses in turns, as two servers with one host name have.
+        for address in ["10.0.9.9:1", "10.0.0.1:1", "10.0.9.9:1"] {
+            let other = at("s1", address);
+            store
+                .put("/registry/x/s1", registered(&other), 0)
+                .await
+                .unwrap();
+        }
+        let store = Arc::new(store);
+        let (publisher, mut said) = Publisher::new("etcd", Arc::default(), Default::default());
+        let proven = Proven::default();
+        let answers = vec![two[0].address.clone(), two[1].address.clone()];
+        proven.judge_by(move || answers.clone());
+        let publisher = publisher.keeps_who_answers(proven.clone());
+        let follows = store.clone();
+        let following = tokio::spawn(async move {
+            follow_keys(&*follows, "/registry/x/", &proven, publisher).await;
+        });
+        said.wait_for(|it| it.servers.len() >= 2).await.unwrap();
+        for address in ["10.0.0.1:1", "10.0.9.9:1", "10.0.0.1:1"] {
+            let other = at("s1", address);
+            store
+                .put("/registry/x/s1", registered(&other), 0)
+                .await
+                .unwrap();
+            tokio::time::sleep(EVERY / 10).await;
+        }
+        said.wait_for(|it| it.servers.len() == 3).await.unwrap();
+        store.delete("/registry/x/s1", None).await.unwrap();
+        store.delete("/registry/x/s2", None).await.unwrap();
+        let is_told = |it: &State| it.trouble.as_ref().is_some_and(|it| it.contains("at once"));
+        said.wait_for(is_told).await.unwrap();
+        tokio::time::sleep(EVERY * 5).await;
+        let mut kept: Vec<_> = said
+            .borrow()
+            .servers
+            .iter()
+            .map(|it| it.address.to_string())
+            .collect();
+        kept.sort();
+        assert_eq!(kept, ["10.0.0.1:1", "10.0.0.2:1"]);
         following.abort();
     }
 

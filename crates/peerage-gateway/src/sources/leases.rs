@@ -29,7 +29,7 @@ use super::LeaseOptions;
 use super::proven::Proven;
 use super::publish::Publisher;
 use ask::{AskError, Change, Lines};
-use known::{Known, MOST};
+use known::{Known, MOST, Told};
 
 /// The first pause when nobody can be asked; doubles up to `RETRY_CAP`.
 const RETRY: Duration = Duration::from_secs(1);
@@ -184,8 +184,17 @@ impl Session<'_> {
         }
     }
 
+    fn told(&mut self) -> Told {
+        let mut told = self.known.servers(SystemTime::now(), Instant::now());
+        if self.known.are_all_gone() {
+            // Who is remembered of two servers is no longer to be told from who is gone; those that answer stay.
+            told.servers.clear();
+        }
+        told
+    }
+
     fn publish(&mut self) {
-        let told = self.known.servers(SystemTime::now(), Instant::now());
+        let told = self.told();
         for (id, why) in told.faults {
             self.publisher.skipped(&id, why);
         }
@@ -205,7 +214,7 @@ impl Session<'_> {
 
     /// Time may have run out for some; that says nothing about the server that is asked.
     fn publish_unconfirmed(&mut self) {
-        let told = self.known.servers(SystemTime::now(), Instant::now());
+        let told = self.told();
         self.publisher.aged(told.servers);
     }
 }

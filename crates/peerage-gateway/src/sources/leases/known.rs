@@ -67,6 +67,11 @@ impl Known {
         self.proven = proven;
     }
 
+    /// Whether there is no Lease any more.
+    pub(super) fn are_all_gone(&self) -> bool {
+        self.leases.values().all(|seen| seen.gone.is_some())
+    }
+
     /// Whether there are no more than control planes have.
     pub(super) fn are_few(&self) -> bool {
         self.leases.len() <= USUAL
