@@ -64,7 +64,7 @@ impl Signals {
         let interrupt = register(SignalKind::interrupt())?;
         let hangup = register(SignalKind::hangup())?;
         // Whoever is asked once keeps the handler for as long as the process lives.
-        register(SignalKind::from_raw(Number::SIGXFSZ as i32))?;
+        drop(register(SignalKind::from_raw(Number::SIGXFSZ as i32))?);
         // Those that came before are heard now.
         refuse_refresh();
         let signals = Self {

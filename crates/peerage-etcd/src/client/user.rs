@@ -137,7 +137,7 @@ mod tests {
             });
             let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
             tokio::spawn(async move {
-                let mut server = tonic::transport::Server::builder();
+                let server = tonic::transport::Server::builder();
                 server.serve_with_incoming(service, incoming).await
             });
             (cluster, address)
