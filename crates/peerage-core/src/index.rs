@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::RequestInfo;
 use crate::discovery::{ApiGroupDiscovery, ApiResourceDiscovery, ApiVersionDiscovery};
 
 /// What a request asks for, as far as routing is concerned.
@@ -20,6 +21,20 @@ pub struct Target<'a> {
     pub subresource: &'a str,
     /// The verb as Kubernetes names it, or empty when the method has none.
     pub verb: &'a str,
+}
+
+impl<'a> Target<'a> {
+    /// What a request asks for.
+    #[must_use]
+    pub fn of(info: &'a RequestInfo<'_>) -> Self {
+        Self {
+            group: info.api_group(),
+            version: info.api_version(),
+            resource: info.resource(),
+            subresource: info.subresource(),
+            verb: info.verb(),
+        }
+    }
 }
 
 /// How much of a [`Target`] a server lists. Each step includes those before it.

@@ -96,14 +96,7 @@ pub fn route<'v>(info: &RequestInfo<'_>, view: &'v PeerView, rules: &Rules) -> R
     if !info.is_resource_request() {
         return Route::Local(LocalReason::NonResource);
     }
-    let target = Target {
-        group: info.api_group(),
-        version: info.api_version(),
-        resource: info.resource(),
-        subresource: info.subresource(),
-        verb: info.verb(),
-    };
-    route_target(&target, view, rules)
+    route_target(&Target::of(info), view, rules)
 }
 
 /// Decides who answers a request for a resource.

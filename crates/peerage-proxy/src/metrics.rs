@@ -211,14 +211,7 @@ impl ProxyMetrics {
 
 /// Whether these documents have what the request names.
 fn lists(documents: &Documents, info: &RequestInfo<'_>) -> bool {
-    let target = Target {
-        group: info.api_group(),
-        version: info.api_version(),
-        resource: info.resource(),
-        subresource: "",
-        verb: "",
-    };
-    documents.find(&target).depth >= Depth::Resource
+    documents.find(&Target::of(info)).depth >= Depth::Resource
 }
 
 /// Group, version and resource, or nothing if no server lists them: then the client may have made them up.

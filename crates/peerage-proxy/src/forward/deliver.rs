@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::{StatusCode, header};
 use peerage_core::user::SYSTEM_MASTERS;
+use peerage_core::{Depth, Target};
 use peerage_http::{Body, Response, body};
 use tokio::time::{Instant, timeout_at};
 
@@ -79,7 +80,8 @@ impl Forward<'_> {
             return Err(self.unless_late(Failed::Silent));
         };
         let head_only = self.head.method == http::Method::HEAD && length == UNKNOWN_PATH.len();
-        if bytes == UNKNOWN_PATH || says_unknown_resource(&bytes) || head_only {
+        let unknown_resource = || says_unknown_resource(&bytes) && self.lists_endpoint(peer);
+        if bytes == UNKNOWN_PATH || unknown_resource() || head_only {
             match self.is_listed(peer, ends).await {
                 Listed::Yes => {}
                 Listed::No(of) => {
@@ -90,6 +92,14 @@ impl Forward<'_> {
             }
         }
         Ok(Some(Response::from_parts(head, body::full(bytes))))
+    }
+
+    /// Whether the peer's documents list the subresource too, if one is asked for: a kind that has none of that name says
+    /// the same as a server that does not have the kind.
+    fn lists_endpoint(&self, peer: &Peer) -> bool {
+        let target = Target::of(self.info);
+        peer.documents()
+            .is_some_and(|heard| heard.served.find(&target).depth >= Depth::Endpoint)
     }
 
     /// The failure, unless the client's time has run out meanwhile.

@@ -286,6 +286,32 @@ async fn a_peer_that_answers_not_to_have_what_it_lists_is_passed_over() {
     world.get(WIDGETS).await.assert_retryable();
 }
 
+/// A server says the same of a subresource that a kind does not have as of a kind that it does not have.
+#[tokio::test]
+async fn a_subresource_that_no_kind_of_this_name_has_is_404_and_takes_nothing_away() {
+    let (world, b, c) = two().await;
+    let said = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server could not find the requested resource","reason":"NotFound","details":{},"code":404}"#;
+    for peer in [&b, &c] {
+        let list = serde_json::json!({"kind": "APIResourceList", "groupVersion": "new.example.com/v1", "resources": [
+            {"name": "widgets", "singularName": "widget", "namespaced": true, "kind": "Widget", "verbs": ["get"]}]});
+        peer.on_probe(move |_| {
+            let list = list.to_string();
+            async move { text(StatusCode::OK, &list) }
+        });
+        peer.on_request(move |request| async move {
+            match request.uri().path().ends_with("/nothing") {
+                true => response(StatusCode::NOT_FOUND, &[], said),
+                false => text(StatusCode::OK, "served"),
+            }
+        });
+    }
+    for _ in 0..3 {
+        let answer = world.get(&format!("{WIDGETS}/w/nothing")).await;
+        assert_eq!((answer.status, &*answer.text()), (404, said));
+    }
+    assert_eq!(world.get(&format!("{WIDGETS}/w")).await.text(), "served");
+}
+
 /// What Kubernetes' path router says of a path that it does not have.
 fn not_found() -> http::Response<PeerBody> {
     response(
