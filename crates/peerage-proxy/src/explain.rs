@@ -66,8 +66,13 @@ fn pass_on(
     let ordered = front.order(info, &nobody, false, ranked.collect());
     let order: Vec<Arc<Peer>> = match ordered {
         Ok(ordered) => ordered.into_iter().map(|(_, peer)| peer).collect(),
-        Err(_) => able,
+        Err(_) => able.clone(),
     };
+    let choice = order.first();
+    let choice = choice.and_then(|first| front.choice(info, &able, first));
+    let choice = choice.map_or_else(String::new, |why| {
+        format!("; of {} that can answer, the first is {why}", able.len())
+    });
     let address = |peer: &Arc<Peer>| peer.link().map(|link| link.address.to_string());
     let candidate = |peer: &Arc<Peer>| Candidate {
         id: peer.id.to_string(),
@@ -89,7 +94,7 @@ fn pass_on(
         ),
         false => (
             "peer".to_owned(),
-            format!("passed on to {}: {reason}", urls.join(", else ")),
+            format!("passed on to {}: {reason}{choice}", urls.join(", else ")),
         ),
     };
 }

@@ -233,6 +233,35 @@ impl Front {
         Ok(peers)
     }
 
+    /// Why this one of several that can answer is asked first, naming the flag that decides it; none where there is no
+    /// choice.
+    pub(crate) fn choice(
+        &self,
+        info: &RequestInfo<'_>,
+        able: &[Arc<Peer>],
+        first: &Peer,
+    ) -> Option<&'static str> {
+        let differs = |of: &dyn Fn(&Peer) -> bool| able.iter().any(|it| !of(it));
+        if able.len() < 2 {
+            return None;
+        }
+        let writes = self.options.writes == Writes::Newest && is_write(info.verb());
+        if info.is_resource_request() && writes && differs(&|it| it.version() == first.version()) {
+            return Some("the newest (--writes=newest)");
+        }
+        if self.is_beside(first) {
+            return Some("the one beside this gateway (--upstream)");
+        }
+        let near = |it: &Peer| it.zone() == self.options.zone;
+        if self.options.zone.is_some() && near(first) && differs(&near) {
+            return Some("in this gateway's zone (--zone)");
+        }
+        Some(match info.verb() {
+            "list" | "watch" => "whichever is always this client's for lists and watches",
+            _ => "the least loaded now",
+        })
+    }
+
     fn newest(
         &self,
         info: &RequestInfo<'_>,
@@ -437,6 +466,32 @@ mod tests {
         world.front.options.writes = Writes::Local;
         world.servers.push(Arc::new(Peer::new("b".into())));
         assert!(write(&world).is_ok());
+    }
+
+    #[test]
+    fn the_first_choice_is_explained_by_what_decided_it() {
+        let mut world = World::new(Writes::Newest, &[("a", 35), ("b", 37)]);
+        let choice = |world: &World, method: &str, target: &str, first: usize| {
+            let info = RequestInfo::parse(method, target).unwrap();
+            let first = &world.servers[first];
+            world.front.choice(&info, &world.servers, first)
+        };
+        let newest = Some("the newest (--writes=newest)");
+        assert_eq!(choice(&world, "PUT", POD, 1), newest);
+        assert_eq!(choice(&world, "GET", POD, 1), Some("the least loaded now"));
+        let lists = choice(&world, "GET", PODS, 1).unwrap();
+        assert!(lists.contains("lists and watches"), "{lists}");
+        world.front.options.zone = Some("z".into());
+        world.servers[1].set_zone(Some("z".into()));
+        let near = choice(&world, "GET", POD, 1).unwrap();
+        assert!(near.contains("--zone"), "{near}");
+        world.front.options.beside = Some("a".into());
+        let beside = choice(&world, "GET", POD, 0).unwrap();
+        assert!(beside.contains("beside"), "{beside}");
+        world.front.options.writes = Writes::Local;
+        assert_ne!(choice(&world, "PUT", POD, 1), newest);
+        world.servers.pop();
+        assert_eq!(choice(&world, "GET", POD, 0), None);
     }
 
     #[test]

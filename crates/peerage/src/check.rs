@@ -30,8 +30,10 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::client::{ApiClient, chain};
 use crate::exit::Failure;
 use crate::output::{Output, plain, print_json};
+use crate::pki::kubeconfig;
 use crate::signals::Signals;
 use crate::targets::{self, ServerFlags, Target, Unusable, parse_wait};
 use gather::Plan;
@@ -150,6 +152,9 @@ fn plan(flags: &CheckFlags) -> Result<Plan, Failure> {
     for file in &flags.manifest {
         manifests.extend(command_line::of_file(file).map_err(Failure::unavailable)?);
     }
+    for url in &flags.gateway {
+        ApiClient::plain(url, flags.timeout).map_err(|e| Failure::usage(chain(&e)))?;
+    }
     let (targets, unusable) = targets(flags)?;
     Ok(Plan {
         targets,
@@ -163,8 +168,10 @@ fn plan(flags: &CheckFlags) -> Result<Plan, Failure> {
 
 fn targets(flags: &CheckFlags) -> Result<(Vec<Target>, Vec<Unusable>), Failure> {
     if flags.server.is_empty() {
-        // What is printed can do without servers.
-        if flags.print.is_some() && !flags.servers.kubeconfig.exists() {
+        // What is printed can do without servers, but a kubeconfig that was named is meant to be read.
+        let file = &flags.servers.kubeconfig;
+        let is_named = *file != kubeconfig::default_file();
+        if flags.print.is_some() && !file.exists() && !is_named {
             return Ok((Vec::new(), Vec::new()));
         }
         return targets::of_all_contexts(&flags.servers);

@@ -7,7 +7,7 @@ use http::{HeaderMap, Method, StatusCode, header};
 use http_body_util::BodyExt;
 pub use peerage_core::chain;
 use peerage_http::tls::ClientTlsOptions;
-use peerage_http::{Body, ClientTls, Pem, Request, Upstream, UpstreamOptions, body};
+use peerage_http::{Body, ClientTls, Pem, Request, SendError, Upstream, UpstreamOptions, body};
 use serde_json::Value;
 
 use crate::pki::kubeconfig::Connection;
@@ -48,6 +48,16 @@ pub enum ClientError {
         url: String,
         /// Why.
         problem: String,
+    },
+    /// The server answered with a certificate that is not believed.
+    #[error("{url} shows a certificate that is not believed: {problem}; look first at {look}")]
+    Stranger {
+        /// The server.
+        url: String,
+        /// What is wrong with it.
+        problem: String,
+        /// What may be wrong here.
+        look: String,
     },
     /// The answer broke off.
     #[error("the answer of {url} broke off: {problem}")]
@@ -96,6 +106,7 @@ impl Answer {
 pub struct ApiClient {
     upstream: Upstream,
     url: String,
+    authority_from: String,
     token: Option<String>,
     headers: HeaderMap,
     wait: Duration,
@@ -141,6 +152,7 @@ impl ApiClient {
         let options = UpstreamOptions::new(with_port, tls);
         Ok(Self {
             token: connection.token.clone(),
+            authority_from: connection.authority_from.clone(),
             ..Self::of(options, &connection.url, wait)
         })
     }
@@ -153,7 +165,7 @@ impl ApiClient {
         let address = address.filter(|it| it.parse::<http::uri::Authority>().is_ok());
         let address = address.ok_or_else(|| ClientError::Setup {
             url: url.to_owned(),
-            problem: "the URL has to be http://host:port".to_owned(),
+            problem: "a gateway's own address (its --admin-bind-address) is plain HTTP: write http://HOST:PORT".to_owned(),
         })?;
         let options = UpstreamOptions::new(address, ClientTls::plain());
         Ok(Self::of(options, url, wait))
@@ -167,6 +179,7 @@ impl ApiClient {
         Self {
             upstream: Upstream::new(options),
             url: url.to_owned(),
+            authority_from: String::new(),
             token: None,
             headers: HeaderMap::new(),
             wait,
@@ -282,7 +295,7 @@ impl ApiClient {
         self.upstream
             .send(request)
             .await
-            .map_err(|e| self.no_answer(chain(&e)))
+            .map_err(|e| self.unsent(&e))
     }
 
     async fn read(&self, head: http::response::Parts, body: Body) -> Result<Answer, ClientError> {
@@ -295,6 +308,23 @@ impl ApiClient {
                 problem: chain(&e),
             })?,
         })
+    }
+
+    fn unsent(&self, error: &SendError) -> ClientError {
+        let Some(problem) = error.strangers_certificate() else {
+            return self.no_answer(chain(error));
+        };
+        ClientError::Stranger {
+            url: self.url.clone(),
+            problem,
+            look: match error.reason() {
+                "tls_name" => {
+                    "the address, and the name that is asked for instead (tls-server-name)"
+                        .to_owned()
+                }
+                _ => self.authority_from.clone(),
+            },
+        }
     }
 
     fn no_answer(&self, problem: String) -> ClientError {
@@ -357,6 +387,7 @@ mod tests {
             url: url.to_owned(),
             server_name: None,
             authority: Some("no certificate".to_owned()),
+            authority_from: "a test".to_owned(),
             certificate: None,
             key: None,
             token: None,

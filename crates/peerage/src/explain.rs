@@ -154,12 +154,25 @@ struct Silent {
 }
 
 impl Silent {
-    /// A gateway answers nothing itself that its servers are asked for.
+    /// A gateway answers nothing itself that its servers are asked for; and of a server that may have no proxy it is known
+    /// what it answers without one.
     fn reword(&self, explanation: &mut Explanation) {
-        if !self.is_gateway || explanation.answer != "local" {
+        let url = &self.url;
+        let is_local = explanation.answer == "local";
+        if self.depends(explanation) {
+            let says = &explanation.explanation;
+            explanation.explanation = match self.is_gateway {
+                true => format!(
+                    "not served by the server that answered at {url}; a gateway with these servers behind it decides: {says}"
+                ),
+                false => format!(
+                    "404 there, if nothing forwards it; with a gateway before these servers, or their own proxies, {says}"
+                ),
+            };
+        }
+        if !self.is_gateway || !is_local {
             return;
         }
-        let url = &self.url;
         explanation.explanation = match explanation.request.resource.is_empty() {
             true => format!(
                 "passed on by {url} to a server behind it: it is not a request for a resource"
@@ -168,19 +181,24 @@ impl Silent {
         };
     }
 
+    /// Whether the answer depends on whether there is a proxy, and on what it knows.
+    fn depends(&self, explanation: &Explanation) -> bool {
+        matches!(explanation.answer.as_str(), "peer" | "unsure")
+    }
+
     /// What an explanation that is not its own presumes of it.
     fn note(&self, explanation: &Explanation) -> Option<String> {
         let name = &self.name;
         if self.is_gateway {
             return Some(format!(
-                "{name} is a gateway, and this is by the discovery of whichever server answered there. Ask it itself: \
-                 --gateway=http://HOST:PORT, with its --admin-bind-address"
+                "{name} is a gateway that cannot be asked at this address: what follows is by the discovery of whichever \
+                 server answered there. What it does itself it says with --gateway=http://HOST:PORT, its --admin-bind-address"
             ));
         }
-        matches!(explanation.answer.as_str(), "peer" | "unsure").then(|| {
+        self.depends(explanation).then(|| {
             format!(
-                "{name} does not say itself what it would do; this is what would happen with a proxy: Kubernetes' own, or a \
-                 gateway before it. A kube-apiserver without one answers 404."
+                "{name} does not say itself what it would do, so this is by the discovery of the kubeconfig's servers. If a \
+                 gateway is before it, ask that: --gateway=http://HOST:PORT, its --admin-bind-address"
             )
         })
     }
@@ -352,14 +370,20 @@ mod tests {
             (
                 "/apis/new.example.com/v1/deployments",
                 false,
-                "sent to ",
-                Some("answers 404"),
+                "404 there, if nothing forwards it; with a gateway before these servers, or their own proxies, sent to ",
+                Some("ask that: --gateway"),
             ),
             ("/apis/apps/v1/deployments", false, "answered here: ", None),
             (
                 "/apis/apps/v1/deployments",
                 true,
                 "passed on by https://old:6443 to a server behind it that serves it",
+                Some("old is a gateway"),
+            ),
+            (
+                "/apis/new.example.com/v1/deployments",
+                true,
+                "not served by the server that answered at https://old:6443; a gateway with these servers behind it decides: ",
                 Some("old is a gateway"),
             ),
             (

@@ -35,19 +35,19 @@ pub struct ServerFlags {
         hide_default_value = true
     )]
     pub kubeconfig: PathBuf,
-    /// CA bundle to check URLs' servers by [default: that of the kubeconfig's current context]
+    /// CA bundle to check servers by [default: the context's; for URLs that of the current one]
     #[arg(long, value_name = "FILE")]
     pub certificate_authority: Option<PathBuf>,
-    /// Client certificate for URLs [default: the kubeconfig's]
+    /// Client certificate [default: the kubeconfig's]
     #[arg(long, value_name = "FILE", requires = "client_key")]
     pub client_certificate: Option<PathBuf>,
     /// Its private key
     #[arg(long, value_name = "FILE", requires = "client_certificate")]
     pub client_key: Option<PathBuf>,
-    /// File with a bearer token for URLs
+    /// File with a bearer token [default: the kubeconfig's]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Name that the servers of URLs have in their certificates, when it is not the URL's
+    /// Name that servers have in their certificates, when it is not the URL's
     #[arg(long, value_name = "NAME")]
     pub tls_server_name: Option<String>,
 }
@@ -147,7 +147,7 @@ pub fn bare_address(word: &str) -> Option<Failure> {
 /// The server of a context.
 pub fn of_context(flags: &ServerFlags, name: &str) -> Result<Target, Failure> {
     let connection = kubeconfig::read(&flags.kubeconfig, Some(name))?;
-    Ok(Target::new(name, connection))
+    Ok(Target::new(name, with_flags(flags, connection)?))
 }
 
 /// A context that cannot be used, and why.
@@ -195,35 +195,43 @@ pub fn of_all_contexts(flags: &ServerFlags) -> Result<(Vec<Target>, Vec<Unusable
 }
 
 fn of_url(flags: &ServerFlags, url: &str) -> Result<Target, Failure> {
-    // What the flags leave open is the kubeconfig's, if there is one.
+    // What the flags leave open is the kubeconfig's, if there is one; but its name is another server's.
     let base = match flags.kubeconfig.exists() {
-        true => Some(kubeconfig::read(&flags.kubeconfig, None)?),
-        false => None,
+        true => kubeconfig::read(&flags.kubeconfig, None)?,
+        false => Connection::default(),
     };
-    let own_credentials = flags.client_certificate.is_some() || flags.token_file.is_some();
-    let inherited = base.as_ref().filter(|_| !own_credentials);
-    let authority = match &flags.certificate_authority {
-        Some(file) => Some(read(file)?),
-        None => base.as_ref().and_then(|it| it.authority.clone()),
+    let url = url.trim_end_matches('/');
+    let base = Connection {
+        url: url.to_owned(),
+        server_name: None,
+        ..base
     };
-    if authority.is_none() {
+    let connection = with_flags(flags, base)?;
+    if connection.authority.is_none() {
         return Err(Failure::usage(format!(
             "{url}: give --certificate-authority, or a kubeconfig with one"
         )));
     }
-    let optional = |file: &Option<PathBuf>| file.as_deref().map(read).transpose();
-    let token = optional(&flags.token_file)?.map(|text| text.trim().to_owned());
-    let url = url.trim_end_matches('/');
-    let connection = Connection {
-        url: url.to_owned(),
-        server_name: flags.tls_server_name.clone(),
-        authority,
-        certificate: optional(&flags.client_certificate)?
-            .or_else(|| inherited?.certificate.clone()),
-        key: optional(&flags.client_key)?.or_else(|| inherited?.key.clone()),
-        token: token.or_else(|| inherited?.token.clone()),
-    };
     Ok(Target::new(url.trim_start_matches("https://"), connection))
+}
+
+/// A connection with what the flags say instead, as kubectl does it: credentials come all from one place.
+fn with_flags(flags: &ServerFlags, mut connection: Connection) -> Result<Connection, Failure> {
+    if let Some(file) = &flags.certificate_authority {
+        connection.authority = Some(read(file)?);
+        connection.authority_from = format!("--certificate-authority {}", file.display());
+    }
+    if let Some(name) = &flags.tls_server_name {
+        connection.server_name = Some(name.clone());
+    }
+    if flags.client_certificate.is_some() || flags.token_file.is_some() {
+        let optional = |file: &Option<PathBuf>| file.as_deref().map(read).transpose();
+        connection.certificate = optional(&flags.client_certificate)?;
+        connection.key = optional(&flags.client_key)?;
+        let token = optional(&flags.token_file)?;
+        connection.token = token.map(|text| text.trim().to_owned());
+    }
+    Ok(connection)
 }
 
 fn read(file: &Path) -> Result<String, Failure> {
@@ -257,6 +265,37 @@ users:
         ServerFlags {
             kubeconfig,
             ..ServerFlags::default()
+        }
+    }
+
+    #[test]
+    fn flags_count_for_contexts_as_they_do_for_urls() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut flags = flags(temp.path());
+        let file = |name: &str| {
+            let path = temp.path().join(name);
+            std::fs::write(&path, name).unwrap();
+            path
+        };
+        (flags.certificate_authority, flags.token_file) = (Some(file("ca")), Some(file("token")));
+        flags.tls_server_name = Some("kubernetes".to_owned());
+        for word in ["old", "context:new", "https://10.0.0.9:6443"] {
+            let connection = named(&flags, word).unwrap().connection;
+            assert_eq!(connection.authority.as_deref(), Some("ca"), "{word}");
+            assert!(
+                connection
+                    .authority_from
+                    .starts_with("--certificate-authority ")
+            );
+            assert_eq!(connection.token.as_deref(), Some("token"), "{word}");
+            assert_eq!(connection.server_name.as_deref(), Some("kubernetes"));
+        }
+        flags.certificate_authority = Some("/there/is/none".into());
+        for failure in [
+            named(&flags, "old").unwrap_err(),
+            of_all_contexts(&flags).unwrap_err(),
+        ] {
+            assert!(failure.to_string().contains("/there/is/none"), "{failure}");
         }
     }
 

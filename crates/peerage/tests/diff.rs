@@ -104,7 +104,7 @@ fn trouble_has_an_exit_code_of_its_own() {
         (&["1.35", "http://10.0.0.1:1"], "write https://10.0.0.1:1"),
         (
             &["old", "new", "--kubeconfig=/there/is/none"],
-            "context:NAME",
+            "cannot read /there/is/none",
         ),
         (&["1.37"], "<B>"),
         (&["1.37", "/there/is/none"], "/there/is/none"),

@@ -258,6 +258,15 @@ impl SendError {
         matches!(self.cause, Cause::TlsName | Cause::TlsIssuer)
     }
 
+    /// What is wrong with that certificate, for those whose flags are not those of servers and gateways.
+    #[must_use]
+    pub fn strangers_certificate(&self) -> Option<String> {
+        let source = self.source.as_ref();
+        source
+            .filter(|_| self.is_strangers_certificate())
+            .map(ToString::to_string)
+    }
+
     /// Whether the request or its sender is to blame, and neither the server nor the way to it: it is of a kind that is
     /// not sent on, or its body broke off before its end. Another server would not fare better.
     #[must_use]
@@ -287,7 +296,12 @@ impl fmt::Display for SendError {
         write!(f, "{} {}", self.cause.text(), self.address)?;
         match &self.source {
             // What the certificates are is what has to be known to mend it.
-            Some(source) if self.stage == Stage::Tls => write!(f, ": {source}"),
+            Some(source) if self.stage == Stage::Tls => write!(f, ": {source}")?,
+            _ => {}
+        }
+        match self.cause {
+            Cause::TlsName => f.write_str(" (a gateway's --peer-server-name)"),
+            Cause::TlsIssuer => f.write_str(" (--peer-ca-file for servers and peers)"),
             _ => Ok(()),
         }
     }
@@ -332,12 +346,11 @@ pub(crate) fn tls_detail(
     doubted: Option<&CertificateDer<'_>>,
 ) -> String {
     match (cause, doubted) {
-        (Cause::TlsName, Some(doubted)) => format!(
-            "it is for {}, not for {expected:?} (a gateway's --peer-server-name)",
-            names::hosts(doubted)
-        ),
+        (Cause::TlsName, Some(doubted)) => {
+            format!("it is for {}, not for {expected:?}", names::hosts(doubted))
+        }
         (Cause::TlsIssuer, Some(doubted)) => format!(
-            "it was issued by {}, which the CA file (--peer-ca-file for servers and peers) does not vouch for",
+            "it was issued by {}, which the CA file does not vouch for",
             names::issuer(doubted)
         ),
         _ => error.to_string(),

@@ -65,13 +65,13 @@ fn serving(server: &Server, now: Timestamp) -> Option<Item> {
         .unwrap_or(server.host());
     for name in [own_name, PEER_NAME] {
         if let Err(error) = handshake::verify(authority, &seen.certificates, name, now) {
-            return Some(wrong(
-                SERVING,
-                &server.name,
-                &error,
-                &seen.certificates,
+            let doubt = Doubt {
+                error: &error,
+                authority_from: &server.connection.authority_from,
+                chain: &seen.certificates,
                 name,
-            ));
+            };
+            return Some(doubt.item(SERVING, &server.name));
         }
     }
     let facts = facts(&seen.certificates)?;
@@ -93,58 +93,74 @@ fn facts(chain: &[CertificateDer<'static>]) -> Option<Facts> {
     Facts::from_der(chain.first()?).ok()
 }
 
-/// The item for a certificate that does not prove a name.
-pub(super) fn wrong(
-    check: &'static str,
-    subject: &str,
-    error: &Wrong,
-    chain: &[CertificateDer<'static>],
-    name: &str,
-) -> Item {
-    let says = what_is_wrong(error, facts(chain).as_ref(), name);
-    Item::fail(check, subject, says).fix(how_to_mend(error, name))
+/// A certificate that does not prove a name.
+pub(super) struct Doubt<'d> {
+    /// What is wrong with it.
+    pub(super) error: &'d Wrong,
+    /// Where the authorities are from by which it was checked.
+    pub(super) authority_from: &'d str,
+    /// The certificate, and what was sent to prove it.
+    pub(super) chain: &'d [CertificateDer<'static>],
+    /// The name.
+    pub(super) name: &'d str,
 }
 
-fn what_is_wrong(error: &Wrong, facts: Option<&Facts>, name: &str) -> String {
-    let day = |time: Option<Timestamp>| {
-        time.map_or_else(String::new, |it| it.strftime(" %Y-%m-%d").to_string())
-    };
-    match error {
-        Wrong::Expired => format!("it ended{}", day(facts.map(|it| it.not_after))),
-        Wrong::NotYet => format!(
-            "it is valid only from{}",
-            day(facts.map(|it| it.not_before))
-        ),
-        Wrong::Issuer => format!(
-            "signed by {:?}, which is none of the authorities that clients and peers believe",
-            facts.map(|it| it.issuer.as_str()).unwrap_or_default()
-        ),
-        Wrong::Usage => "its usages do not allow a server to show it".to_owned(),
-        Wrong::Name => {
-            let names = facts.map(|it| it.alt_names.join(", "));
-            format!(
-                "{name} is not among its names: {}",
-                names.unwrap_or_default()
-            )
-        }
-        Wrong::Other(text) => text.clone(),
+impl Doubt<'_> {
+    /// The item for it.
+    pub(super) fn item(&self, check: &'static str, subject: &str) -> Item {
+        Item::fail(check, subject, self.what_is_wrong()).fix(self.how_to_mend())
     }
-}
 
-fn how_to_mend(error: &Wrong, name: &str) -> String {
-    match error {
-        Wrong::Expired | Wrong::Other(_) => {
-            "renew it: `kubeadm certs renew apiserver`, or `peerage pki renew`".to_owned()
+    fn what_is_wrong(&self) -> String {
+        let (facts, name) = (facts(self.chain), self.name);
+        let facts = facts.as_ref();
+        let day = |time: Option<Timestamp>| {
+            time.map_or_else(String::new, |it| it.strftime(" %Y-%m-%d").to_string())
+        };
+        match self.error {
+            Wrong::Expired => format!("it ended{}", day(facts.map(|it| it.not_after))),
+            Wrong::NotYet => format!(
+                "it is valid only from{}",
+                day(facts.map(|it| it.not_before))
+            ),
+            Wrong::Issuer => format!(
+                "signed by {:?}, which is not in {}",
+                facts.map(|it| it.issuer.as_str()).unwrap_or_default(),
+                self.authority_from
+            ),
+            Wrong::Usage => "its usages do not allow a server to show it".to_owned(),
+            Wrong::Name => {
+                let names = facts.map(|it| it.alt_names.join(", "));
+                format!(
+                    "{name} is not among its names: {}",
+                    names.unwrap_or_default()
+                )
+            }
+            Wrong::Other(text) => text.clone(),
         }
-        Wrong::NotYet => "set the clocks right (NTP), or make it anew".to_owned(),
-        Wrong::Issuer => {
-            "sign it with the cluster's authority, or add its authority to --peer-ca-file and to clients' bundles".to_owned()
+    }
+
+    fn how_to_mend(&self) -> String {
+        let name = self.name;
+        match self.error {
+            Wrong::Expired | Wrong::Other(_) => {
+                "renew it: `kubeadm certs renew apiserver`, or `peerage pki renew`".to_owned()
+            }
+            Wrong::NotYet => "set the clocks right (NTP), or make it anew".to_owned(),
+            Wrong::Issuer => format!(
+                "look first whether {} is this cluster's; if it is, have the server's certificate signed by the cluster's authority",
+                self.authority_from
+            ),
+            Wrong::Usage => "make it anew with the extended key usage serverAuth".to_owned(),
+            Wrong::Name if name == PEER_NAME => {
+                format!(
+                    "make it anew with {PEER_NAME} among its names, which peers ask for whatever the address"
+                )
+            }
+            Wrong::Name => format!(
+                "make it anew with {name}, or give --tls-server-name with a name that it has"
+            ),
         }
-        Wrong::Usage => "make it anew with the extended key usage serverAuth".to_owned(),
-        Wrong::Name if name == PEER_NAME => {
-            format!("make it anew with {PEER_NAME} among its names, which peers ask for whatever the address")
-        }
-        Wrong::Name => format!("make it anew with {name}, or give --tls-server-name"),
     }
 }
 

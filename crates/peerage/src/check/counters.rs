@@ -127,7 +127,8 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
     let item = |(name, metrics): (&str, &Got)| match good(metrics) {
         Ok(answer) => {
             let now = Counts::read(&String::from_utf8_lossy(&answer.body));
-            Some(judge_counts(name, now, world.before.0.get(name).copied()))
+            let before = world.before.0.get(name).copied();
+            Some(judge_counts(name, now, before).of_numbers())
         }
         // What is said of a gateway's own address is said where its readiness is judged.
         Err(_) if is_gateway(name) => None,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::certificates;
+use super::certificates::Doubt;
 use super::clocks;
 use super::gather::PEER_NAME;
 use super::handshake;
@@ -42,7 +42,7 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
                 );
             }
         };
-        let Some(authority) = world.authority() else {
+        let Some((authority, authority_from)) = world.authority() else {
             return Item::skip(PORT, &subject, "no authority to check it by");
         };
         match handshake::verify(authority, &seen.certificates, PEER_NAME, world.now) {
@@ -51,7 +51,13 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
                 &subject,
                 format!("answers as {PEER_NAME} after {} ms", seen.took.as_millis()),
             ),
-            Err(wrong) => certificates::wrong(PORT, &subject, &wrong, &seen.certificates, PEER_NAME),
+            Err(error) => Doubt {
+                error: &error,
+                authority_from,
+                chain: &seen.certificates,
+                name: PEER_NAME,
+            }
+            .item(PORT, &subject),
         }
     });
     items.collect()

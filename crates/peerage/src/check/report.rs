@@ -45,6 +45,12 @@ pub(super) struct Item {
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fix: Option<String>,
+    /// Whether it is about something that could not be asked: what else there would be to say is not known.
+    #[serde(skip)]
+    pub(super) blind: bool,
+    /// Whether what it says is numbers, which are no news beside the verdict.
+    #[serde(skip)]
+    pub(super) numbers: bool,
 }
 
 impl Item {
@@ -56,7 +62,21 @@ impl Item {
             // Much of it comes from servers: here is where all of it passes.
             says: one_line(&says.into()),
             fix: None,
+            blind: false,
+            numbers: false,
         }
+    }
+
+    /// The same, of something that could not be asked.
+    pub(super) fn blind(mut self) -> Self {
+        self.blind = true;
+        self
+    }
+
+    /// The same, which says numbers.
+    pub(super) fn of_numbers(mut self) -> Self {
+        self.numbers = true;
+        self
     }
 
     /// As it should be.
@@ -173,6 +193,25 @@ impl Report {
         )
     }
 
+    /// Whether something could not be asked, so that what is not said may be as it was.
+    fn is_blind(&self) -> bool {
+        self.items.iter().any(|it| it.blind)
+    }
+
+    /// What the next report is compared with: this one, and while it is blind also what an earlier one said of what is not
+    /// in it.
+    pub(super) fn remembering(&self, before: Option<&Report>) -> Report {
+        let mut known = self.clone();
+        let before = before.filter(|_| self.is_blind());
+        let before = before.map_or(&[][..], |it| &it.items);
+        let unsaid = before.iter().filter(|old| {
+            let mut items = self.items.iter();
+            !items.any(|it| (it.check, &it.subject) == (old.check, &old.subject))
+        });
+        known.items.extend(unsaid.cloned());
+        known
+    }
+
     /// What changed since an earlier report, one line each.
     pub(super) fn changes(&self, before: &Report) -> Vec<String> {
         // Several may be about the same, as authorities of one name: each is compared with one of its own.
@@ -188,7 +227,7 @@ impl Report {
             let from = old.map_or("new", |old| old.verdict.word());
             lines.push(format!("{from} -> {}", line(item)));
         }
-        let gone = before.iter();
+        let gone = before.iter().filter(|_| !self.is_blind());
         lines.extend(gone.map(|old| format!("{} -> gone: {}", old.verdict.word(), title(old))));
         lines
     }
@@ -197,7 +236,7 @@ impl Report {
 /// Whether an item that turned out the same says something else; numbers change all the time and are no news.
 fn differs(old: &Item, new: &Item) -> bool {
     let words = |text: &str| text.replace(|c: char| c.is_ascii_digit() || c == '.', "");
-    new.verdict > Verdict::Pass && words(&old.says) != words(&new.says)
+    new.verdict > Verdict::Pass && !new.numbers && words(&old.says) != words(&new.says)
 }
 
 /// An item in one line.
@@ -298,6 +337,29 @@ mod tests {
             ["new -> fail ready: no answer", "pass -> gone: port of y"]
         );
         assert!(after.changes(&after).is_empty());
+    }
+
+    #[test]
+    fn what_could_not_be_asked_is_neither_gone_nor_new() {
+        let lease = Item::pass("identity-lease", "cp1", "renewed 1 s ago");
+        let counts = |says: &str| Item::warn("rerouted", "x", says).fix("").of_numbers();
+        let first = report(vec![lease.clone(), counts("18 rerouted")]);
+        let unread = Item::warn("identity-lease", "", "no answer")
+            .fix("")
+            .blind();
+        let second = report(vec![unread, counts("3 rerouted, 1 proxy error")]);
+        let new = "new -> warn identity-lease: no answer";
+        assert_eq!(second.changes(&first), [new]);
+        let known = second.remembering(Some(&first));
+        let third = report(vec![lease, counts("2 rerouted")]);
+        let mended = ["warn -> gone: identity-lease"];
+        assert_eq!(third.changes(&known), mended);
+        let known = third.remembering(Some(&known));
+        assert_eq!(known, third);
+        // What is missing although everything was asked is gone.
+        let fourth = report(vec![counts("2 rerouted")]);
+        let gone = ["pass -> gone: identity-lease of cp1"];
+        assert_eq!(fourth.changes(&known), gone);
     }
 
     #[test]

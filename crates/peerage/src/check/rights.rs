@@ -69,6 +69,7 @@ pub(super) fn unread(check: &'static str, subject: &str, right: Right, problem: 
             .fix("give a kubeconfig, a client certificate or a token that the server knows"),
         Problem::Missing => Item::skip(check, subject, says),
         Problem::Other(_) => Item::warn(check, subject, says)
-            .fix("ask again; if it stays, see the server's log, or give --timeout more time"),
+            .fix("ask again; if it stays, see the server's log, or give --timeout more time")
+            .blind(),
     }
 }

@@ -82,14 +82,17 @@ fn judge_server(world: &World, server: &Server) -> Vec<Item> {
                 true => error.to_string(),
                 false => format!("{error}, at {}", server.address),
             };
-            return vec![Item::fail(REACHABLE, name, says).fix(fix)];
+            return vec![Item::fail(REACHABLE, name, says).fix(fix).blind()];
         }
     };
     let answers = match &server.answers {
         Ok(answers) => answers,
         Err(problem) => {
             let fix = "see what is said of its certificate; nothing else of it was checked";
-            return vec![Item::fail(REACHABLE, name, problem).fix(fix)];
+            let problem = problem
+                .trim_start_matches(&server.connection.url)
+                .trim_start();
+            return vec![Item::fail(REACHABLE, name, problem).fix(fix).blind()];
         }
     };
     let version = server

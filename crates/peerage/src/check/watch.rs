@@ -24,6 +24,7 @@ pub(super) async fn watch(
     let (interval, output) = (flags.interval, flags.output);
     let in_place = output == Output::Table && std::io::stdout().is_terminal();
     let mut last: Option<Report> = None;
+    let mut known: Option<Report> = None;
     let mut counted = Counted::default();
     loop {
         let mut world = tokio::select! {
@@ -37,8 +38,9 @@ pub(super) async fn watch(
             Output::Json if flags.only_problems => print_line(&report.problems())?,
             Output::Json => print_line(&report)?,
             Output::Table if in_place => draw(&report, flags),
-            Output::Table => tell(&report, last.as_ref()),
+            Output::Table => tell(&report, known.as_ref()),
         }
+        known = Some(report.remembering(known.as_ref()));
         last = Some(report);
         tokio::select! {
             () = tokio::time::sleep(interval) => {}

@@ -401,10 +401,14 @@ impl World {
         releases.first().copied().filter(|_| releases.len() == 1)
     }
 
-    /// The authorities that servers are checked by.
-    pub(super) fn authority(&self) -> Option<&str> {
-        self.servers
-            .iter()
-            .find_map(|it| it.connection.authority.as_deref())
+    /// The authorities that servers are checked by, and where they are from.
+    pub(super) fn authority(&self) -> Option<(&str, &str)> {
+        self.servers.iter().find_map(|it| {
+            let connection = &it.connection;
+            Some((
+                connection.authority.as_deref()?,
+                &*connection.authority_from,
+            ))
+        })
     }
 }

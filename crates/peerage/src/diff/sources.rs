@@ -13,6 +13,7 @@ use super::lifecycle::Release;
 use crate::client::chain;
 use crate::discovery::{self, Discovery, Form};
 use crate::exit::Failure;
+use crate::pki::kubeconfig;
 use crate::targets::{self, Target};
 
 /// The side that a word names.
@@ -38,7 +39,7 @@ pub(super) async fn side(flags: &DiffFlags, word: &str) -> Result<Inventory, Fai
     if is_context {
         return server(flags, targets::of_context(&flags.servers, word)?).await;
     }
-    Err(targets::bare_address(word).unwrap_or_else(|| nothing(word)))
+    Err(targets::bare_address(word).unwrap_or_else(|| nothing(flags, word)))
 }
 
 /// For a word that is a file's name and something else.
@@ -62,9 +63,14 @@ fn what_is_there(word: &str) -> &'static str {
 }
 
 /// For a word that is nothing.
-fn nothing(word: &str) -> Failure {
+fn nothing(flags: &DiffFlags, word: &str) -> Failure {
+    let file = flags.servers.kubeconfig.display();
+    let context = match kubeconfig::contexts(&flags.servers.kubeconfig) {
+        Ok(_) => format!("no context of {file}"),
+        Err(why) => format!("no context, because of the kubeconfig: {why};"),
+    };
     Failure::usage(format!(
-        "{word}: no file or directory, no context of the kubeconfig and no Kubernetes version of that name; \
+        "{word}: no file or directory, {context} and no Kubernetes version of that name; \
          write https://HOST:PORT for a server, context:NAME for a kubeconfig's, or one of {}",
         peerage_catalogue::versions().join(", ")
     ))

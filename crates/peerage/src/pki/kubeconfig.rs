@@ -128,6 +128,7 @@ impl Connection {
             url,
             server_name: None,
             authority: Some(files::read(&pki.certificate(CLUSTER_CA))?),
+            authority_from: pki.certificate(CLUSTER_CA).display().to_string(),
             certificate: Some(files::read(&pki.certificate(client))?),
             key: Some(files::read(&pki.key(client))?),
             token: None,
@@ -136,7 +137,7 @@ impl Connection {
 }
 
 /// One context of a kubeconfig, resolved: where to go, whom to trust, who one is. PEM texts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Connection {
     /// The server's URL.
     pub url: String,
@@ -144,6 +145,8 @@ pub struct Connection {
     pub server_name: Option<String>,
     /// Authorities of the server's certificate.
     pub authority: Option<String>,
+    /// Where these are from, in words: the first place to look at when they do not vouch for the server.
+    pub authority_from: String,
     /// The client's certificate.
     pub certificate: Option<String>,
     /// The client's private key.
@@ -209,6 +212,10 @@ pub fn read(path: &Path, context: Option<&str>) -> Result<Connection, PkiError> 
     let base = path.parent().unwrap_or(Path::new("."));
     Ok(Connection {
         url: cluster.server.clone(),
+        authority_from: format!(
+            "the certificate-authority of context {wanted:?} in {}",
+            path.display()
+        ),
         server_name: cluster.tls_server_name.clone(),
         authority: pem(
             base,

@@ -27,6 +27,16 @@ async fn a_command_line_that_is_wrong_is_told_from_a_check_that_fails() {
         (&["http://127.0.0.1:1"], 2, "write https://127.0.0.1:1"),
         (&["--print=nothing"], 2, "network-policy"),
         (
+            &["--print=static-pod", "--kubeconfig=/there/is/none"],
+            3,
+            "/there/is/none",
+        ),
+        (
+            &["--gateway=https://127.0.0.1:1", "https://127.0.0.1:1"],
+            2,
+            "is plain HTTP: write http://",
+        ),
+        (
             &["--print=kubeadm", "--output=json"],
             2,
             "cannot be used with",

@@ -83,3 +83,31 @@ fn ended(pki: &Pki) -> (String, String) {
     let signed = params.signed_by(&key, &issuer).unwrap();
     (signed.pem(), key.serialize_pem())
 }
+
+#[tokio::test]
+async fn a_wrong_authority_is_looked_for_first_where_the_operator_named_it() {
+    let (temp, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let pki = Pki::create(temp.path());
+    let other = Pki::create(other.path());
+    let server = fake(shared_pair(&pki), 0).await;
+    let url = std::slice::from_ref(&server.url);
+    let found = checked(&other, "admin", url, &[]).await;
+    assert_eq!(found.code, Some(2));
+    let named = format!("--certificate-authority {}", other.file("ca.crt").display());
+    let failed = found.of("fail");
+    for (expected, says) in [
+        (
+            format!("certificate of {}: signed by", server.address),
+            format!("which is not in {named}"),
+        ),
+        (
+            format!("reachable of {}: shows a certificate", server.address),
+            format!("look first at {named}"),
+        ),
+    ] {
+        let item = failed.iter().find(|it| it.starts_with(&expected));
+        let item = item.unwrap_or_else(|| panic!("{expected}: {failed:#?}"));
+        assert!(item.contains(&says), "{item}");
+    }
+    assert!(!found.text.contains("--peer-ca-file to") && !found.text.contains("did not answer"));
+}

@@ -80,12 +80,8 @@ async fn a_pair_passes_and_what_breaks_is_found() {
             .any(|it| it.starts_with(&format!("reachable of {}", &urls[1]["https://".len()..]))),
         "{failed:#?}"
     );
-    assert!(
-        failed
-            .iter()
-            .any(|it| it.starts_with("peer-port of new at ")),
-        "{failed:#?}"
-    );
+    // Its port and what others say of it are the same fault.
+    assert_eq!(failed.len(), 1, "{failed:#?}");
     assert!(
         !failed.iter().any(|it| it.contains(&format!("of {old}"))),
         "{failed:#?}"

@@ -127,6 +127,7 @@ pub(super) fn server(pki: &Pki, name: &str, release: &str, host: &str) -> Server
             url: format!("https://{host}:6443"),
             server_name: None,
             authority: Some(pki.pem()),
+            authority_from: "--certificate-authority ca.crt".to_owned(),
             certificate: None,
             key: None,
             token: Some("t".to_owned()),
