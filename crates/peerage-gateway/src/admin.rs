@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -27,6 +28,8 @@ use crate::sources::{DebugSource, Finding, Sources};
 #[derive(Clone)]
 pub(crate) struct Admin {
     pub(crate) shared: Arc<Shared>,
+    pub(crate) listening: SocketAddr,
+    pub(crate) beside: Option<Arc<str>>,
     pub(crate) proxy: PeerProxy,
     pub(crate) metrics: Registry,
     pub(crate) sources: Option<Arc<Sources>>,
@@ -35,6 +38,10 @@ pub(crate) struct Admin {
 /// The proxy's own state, and where its servers come from.
 #[derive(Serialize)]
 struct State {
+    /// Where clients connect.
+    listening: SocketAddr,
+    /// The ID of the server that it stands beside; none for a balancer.
+    beside: Option<Arc<str>>,
     #[serde(flatten)]
     proxy: DebugPeers,
     sources: Vec<DebugSource>,
@@ -78,6 +85,8 @@ impl Admin {
         };
         let sources = self.sources.as_ref();
         let state = State {
+            listening: self.listening,
+            beside: self.beside.clone(),
             proxy: self.proxy.debug(),
             sources: sources.map(|it| it.debug()).unwrap_or_default(),
             findings: sources.map(|it| it.findings()).unwrap_or_default(),

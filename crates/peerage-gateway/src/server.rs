@@ -6,6 +6,7 @@
 //!
 //! Invariants: a stop ends in bounded time; an address that cannot be had is an error before anything is served.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +43,7 @@ const LEAVE_WAIT: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
     /// An address.
-    #[error("cannot listen on {address} ({flag}); is another server running there?")]
+    #[error("cannot listen on {address} ({flag}){}", hint(source))]
     Listen {
         /// Which one.
         flag: &'static str,
@@ -166,6 +167,8 @@ impl Start {
     fn serve_admin(&self, listener: TcpListener) {
         let admin = Admin {
             shared: self.shared.clone(),
+            listening: self.address,
+            beside: self.options.beside.clone(),
             proxy: self.proxy.clone(),
             metrics: self.metrics.clone(),
             sources: self.sources.clone(),
@@ -397,6 +400,16 @@ impl Lives {
     }
 }
 
+/// What is to be done about an address that cannot be had, where that is known.
+fn hint(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::AddrInUse => "; is another server running there?",
+        ErrorKind::AddrNotAvailable => ": none of this host's interfaces has that address",
+        ErrorKind::PermissionDenied => ": this user may not take that port",
+        _ => "",
+    }
+}
+
 async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, GatewayError> {
     TcpListener::bind(address)
         .await
@@ -481,6 +494,23 @@ mod tests {
         let told_to = lives(tokio::spawn(async { Drained::Cut(1) }));
         stop.cancel();
         assert!(told_to.until(stop).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn an_address_that_cannot_be_had_is_told_with_what_is_to_be_done() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let taken = taken.local_addr().map(|address| (address, taken)).unwrap();
+        for (address, says) in [
+            (taken.0, "; is another server running there?"),
+            // RFC 5737: no host has that.
+            (
+                "192.0.2.1:0".parse().unwrap(),
+                ": none of this host's interfaces has that address",
+            ),
+        ] {
+            let error = listen("--x", address).await.unwrap_err();
+            assert!(error.to_string().ends_with(says), "{error}");
+        }
     }
 
     #[tokio::test]

@@ -44,7 +44,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use dns::DnsName;
-pub use file::{EntryError, server_address};
+pub use file::{EntryError, listed, server_address};
 
 use combine::{Choice, Combined, combine};
 use proven::Proven;

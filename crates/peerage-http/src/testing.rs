@@ -103,6 +103,14 @@ impl Authority {
         })
     }
 
+    /// A client's pair that ended at the beginning of a day: year, month, day.
+    pub fn ended(&self, name: &str, (year, month, day): (i32, u8, u8)) -> Pair {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.not_after = rcgen::date_time_ymd(year, month, day);
+        self.sign(&params)
+    }
+
     /// Any pair.
     pub fn issue(&self, subject: &Subject<'_>) -> Pair {
         let mut name = DistinguishedName::new();
@@ -127,8 +135,12 @@ impl Authority {
             })
             .into_iter()
             .collect();
+        self.sign(&params)
+    }
+
+    fn sign(&self, params: &CertificateParams) -> Pair {
         let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.0).unwrap();
+        let certificate = params.clone().signed_by(&key, &self.0).unwrap();
         Pair {
             certificate: certificate.pem(),
             key: key.serialize_pem(),

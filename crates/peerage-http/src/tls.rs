@@ -10,6 +10,7 @@ pub(crate) mod names;
 mod pem;
 mod server;
 mod verify;
+pub(crate) mod words;
 
 use std::io;
 use std::path::PathBuf;
@@ -36,26 +37,33 @@ pub enum TlsError {
         source: io::Error,
     },
     /// PEM that should hold certificates holds none that can be read.
-    #[error("no certificate in {origin}")]
+    #[error("no certificate in {origin}{}", pem::found(instead))]
     NoCertificate {
         /// The file, or what the bytes were meant for.
         origin: String,
+        /// What it holds instead.
+        instead: Option<&'static str>,
     },
     /// PEM that should hold a private key holds none that can be read.
-    #[error("no private key in {origin}")]
+    #[error("no private key in {origin}{}", pem::found(instead))]
     NoKey {
         /// The file, or what the bytes were meant for.
         origin: String,
+        /// What it holds instead.
+        instead: Option<&'static str>,
     },
     /// The certificate and the key do not fit each other, or rustls refuses one of them.
-    #[error("the certificate in {certificate} cannot be used with the key in {key}")]
+    #[error(
+        "the certificate in {certificate} cannot be used with the key in {key}: {}",
+        words::of_error(refusal)
+    )]
     Pair {
         /// Where the certificate came from.
         certificate: String,
         /// Where the key came from.
         key: String,
         /// What rustls said.
-        source: rustls::Error,
+        refusal: rustls::Error,
     },
     /// A server name that is no DNS name and no IP address.
     #[error("{0:?} is no server name")]

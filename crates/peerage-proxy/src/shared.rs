@@ -111,10 +111,13 @@ impl Shared {
     /// A request or poll failed to reach the peer, over this connection if it is known over which.
     pub(crate) fn peer_failed(&self, peer: &Peer, connection: Option<u64>) {
         if peer.health.failed(connection) {
-            tracing::warn!(
-                peer = &*peer.id,
-                "a peer does not answer; what only it serves answers 503 until it does"
-            );
+            // Of one that was never heard nobody knows what only it serves; that it cannot be read is told with the reason.
+            if peer.documents().is_some() {
+                tracing::warn!(
+                    peer = &*peer.id,
+                    "a peer does not answer; what only it serves answers 503 until it does"
+                );
+            }
             self.changed.notify_one();
             peer.recheck();
         }

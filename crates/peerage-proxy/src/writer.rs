@@ -353,6 +353,8 @@ impl Remembered {
         if state == self.standing.word() {
             // Nothing to tell.
         } else if std::mem::take(&mut self.new) {
+            // That it is there is not known yet.
+            let state = (standing != Standing::Live).then_some(state);
             tracing::info!(peer, state, "a peer is listed that was not known before");
         } else {
             tracing::info!(
@@ -376,7 +378,12 @@ impl Remembered {
             Some(aside) => {
                 let link = self.peer.link();
                 let address = link.map(|it| it.address.to_string()).unwrap_or_default();
-                tracing::warn!(peer = &*self.peer.id, "{}", aside.message(&address));
+                let (peer, message) = (&*self.peer.id, aside.message(&address));
+                match aside {
+                    // What it showed was warned of when it was asked.
+                    Aside::Stranger => tracing::info!(peer, "{message}"),
+                    _ => tracing::warn!(peer, "{message}"),
+                }
                 self.peer.counts.error(aside.kind());
             }
             None => tracing::info!(peer = &*self.peer.id, "an address counts as a server again"),

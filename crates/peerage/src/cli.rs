@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::apiserver::unneeded::Unneeded;
@@ -14,6 +15,7 @@ use crate::explain::{self, ExplainFlags};
 use crate::gateway::{self, GatewayFlags};
 use crate::pki::{self, PkiCommand};
 use crate::print_config::{FromFile, Settings};
+use crate::settings_error::SettingsError;
 use crate::store::{self, StoreFlags};
 use crate::up::{self, UpFlags};
 
@@ -38,10 +40,10 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run an API server of one Kubernetes version, with the Mixed Version Proxy in its handler chain
-    #[command(after_help = apiserver::AFTER_HELP)]
+    #[command(after_help = apiserver::AFTER_HELP, override_usage = "peerage apiserver [OPTIONS]")]
     Apiserver(Box<ApiserverFlags>),
     /// Run the Mixed Version Proxy in front of API servers that exist, beside one of them or balancing over all
-    #[command(after_help = gateway::AFTER_HELP)]
+    #[command(after_help = gateway::AFTER_HELP, override_usage = "peerage gateway [OPTIONS]")]
     Gateway(Box<GatewayFlags>),
     /// Offer one store to several API servers, over etcd's v3 protocol
     #[command(after_help = store::AFTER_HELP)]
@@ -114,7 +116,11 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Typed, ParseErr
     if let Some((name, unknown)) = server {
         let takes_value = |flag: &str| takes_value(&command, name, flag);
         let words = words::read(args.split_off(2), unknown, takes_value)
-            .map_err(|e| ParseError::Failure(e.into()))?;
+            .map_err(|error| ParseError::Failure(with_guess(error, &command, name)))?;
+        if name == "gateway" {
+            gateway::refuse_two_upstreams(&words.args)
+                .map_err(|error| ParseError::Failure(error.into()))?;
+        }
         args.extend(words.args);
         unneeded = words.unneeded;
         from_file = words.file;
@@ -133,6 +139,29 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Typed, ParseErr
         settings,
         file: from_file,
     })
+}
+
+/// A key of a file that no flag has for a name, with the flag that was meant most likely: clap knows it, as it does on the
+/// command line.
+fn with_guess(error: SettingsError, command: &clap::Command, subcommand: &str) -> Failure {
+    let SettingsError::ConfigKey { key, problem, .. } = &error else {
+        return error.into();
+    };
+    if problem != words::NO_FLAG {
+        return error.into();
+    }
+    let typed = [
+        "peerage".to_owned(),
+        subcommand.to_owned(),
+        format!("--{key}="),
+    ];
+    let refused = command.clone().try_get_matches_from(typed).err();
+    let guess = refused.and_then(|it| match it.get(ContextKind::SuggestedArg) {
+        Some(ContextValue::String(flag)) => Some(flag.trim_start_matches('-').to_owned()),
+        _ => None,
+    });
+    let more = guess.map(|flag| format!("; did you mean {flag}?"));
+    Failure::from(error).with(&more.unwrap_or_default())
 }
 
 /// A mistake with where it is, if it is in a file.

@@ -2,6 +2,8 @@
 //!
 //! `flags.rs` lists the flags, `settings.rs` checks them against each other, `run.rs` reads the files and starts it.
 
+mod addresses;
+mod certificates;
 pub mod flags;
 mod run;
 pub mod settings;
@@ -9,8 +11,11 @@ pub mod settings;
 pub use flags::GatewayFlags;
 pub use settings::GatewaySettings;
 
+use std::ffi::OsString;
+
 use crate::exit::Failure;
 use crate::print_config::Settings;
+use crate::settings_error::SettingsError;
 use crate::signals::Signals;
 
 /// What `--help` says after the flags.
@@ -46,7 +51,11 @@ pub fn run(flags: GatewayFlags, in_force: Option<Settings>) -> Result<(), Failur
     let (log, with_stdin) = (flags.log.clone(), flags.exit_with_stdin);
     let settings = GatewaySettings::new(&flags)?;
     crate::logging::start(&log)?;
-    for warning in &settings.warnings {
+    for warning in settings
+        .warnings
+        .iter()
+        .chain(&certificates::look(&settings))
+    {
         tracing::warn!("{warning}");
     }
     for note in &settings.notes {
@@ -66,17 +75,42 @@ pub fn run(flags: GatewayFlags, in_force: Option<Settings>) -> Result<(), Failur
     })
 }
 
-/// Shows all settings; if they do not fit together or name files that are of no use, says why as well.
+/// Shows all settings, and on standard error what is to be known of them. If they do not fit together, or name files that
+/// are of no use, nothing would be in force: then it says why, and nothing else.
 fn print_config(flags: &GatewayFlags, in_force: Option<Settings>) -> Result<(), Failure> {
-    let settings = GatewaySettings::new(flags);
-    if let Some(mut in_force) = in_force {
-        if let Ok(settings) = &settings {
-            in_force = in_force.with_derived(&settings.derived());
-            in_force = in_force.with_values(&settings.servers());
-        }
-        say!("{}", in_force.yaml()?.trim_end());
+    let settings = GatewaySettings::new(flags)?;
+    run::read_certificates(&settings)?;
+    if let Some(file) = &settings.peers_file {
+        peerage_gateway::sources::listed(file)
+            .map_err(|problems| SettingsError::PeersFile { problems })?;
     }
-    run::read_certificates(&settings?)
+    for warning in settings
+        .warnings
+        .iter()
+        .chain(&certificates::look(&settings))
+    {
+        eprintln!("warning: {}", crate::output::plain(warning));
+    }
+    if let Some(in_force) = in_force {
+        let in_force = in_force.with_derived(&settings.derived());
+        say!(
+            "{}",
+            in_force.with_values(&settings.servers()).yaml()?.trim_end()
+        );
+    }
+    Ok(())
+}
+
+/// The last of a repeated flag counts, as with kube-apiserver's. Of servers to stand beside there is no last.
+pub fn refuse_two_upstreams(words: &[OsString]) -> Result<(), SettingsError> {
+    let is_upstream = |word: &&OsString| {
+        let word = word.to_str().unwrap_or_default();
+        word == "--upstream" || word.starts_with("--upstream=")
+    };
+    match words.iter().filter(is_upstream).count() {
+        0 | 1 => Ok(()),
+        _ => Err(SettingsError::TwoUpstreams),
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Why the settings of a server are refused: each with the flag, what is wrong, and what to write instead.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::apiserver::gates;
@@ -260,22 +261,45 @@ pub enum SettingsError {
     )]
     NoServers,
     /// Not the URL of a server.
-    #[error("{flag}: {url:?} is not like https://10.0.0.2:6443 or 'https://10.0.0.2:6443;zone=a'")]
+    #[error(
+        "{flag}: {url:?} is not like https://10.0.0.2:6443 or 'https://10.0.0.2:6443;zone=a': {problem}"
+    )]
     ServerUrl {
         /// The flag.
         flag: &'static str,
         /// What was written.
         url: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// More than one server to stand beside.
+    #[error("--upstream: a gateway stands beside one server; name the others with --peer")]
+    TwoUpstreams,
+    /// A list of servers in which something is wrong.
+    #[error("--peers-file: {}", problems.join("; "))]
+    PeersFile {
+        /// What and where.
+        problems: Vec<String>,
+    },
+    /// One address for clients and for what is for nobody but those who run the gateway.
+    #[error(
+        "--admin-bind-address: {address} is where clients connect too (--bind-address, --secure-port); give another port"
+    )]
+    OneAddress {
+        /// The address.
+        address: SocketAddr,
     },
     /// Not a name with a port.
     #[error(
-        "{flag}: {name:?} is not like control-plane.example:6443 or 'control-plane.example:6443;zone=a'"
+        "{flag}: {name:?} is not like control-plane.example:6443 or 'control-plane.example:6443;zone=a': {problem}"
     )]
     ServerName {
         /// The flag.
         flag: &'static str,
         /// What was written.
         name: String,
+        /// What is wrong with it.
+        problem: String,
     },
     /// An empty prefix.
     #[error(

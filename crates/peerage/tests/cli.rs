@@ -235,5 +235,175 @@ fn a_gateways_files_are_read_before_it_is_said_that_its_settings_are_good() {
         let (code, error) = judge(flag, other);
         assert_eq!(code, Some(3), "{flag}: {error}");
         assert!(error.contains(&file(other)), "{flag}: {error}");
+        assert!(error.starts_with("error: --"), "{error}");
+        assert!(error.contains(&format!("--{flag}")), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
     }
+    let (_, error) = judge("tls-cert-file", "server.key");
+    assert!(error.ends_with(": it holds a private key\n"), "{error}");
+    let (_, error) = judge("tls-private-key-file", "server.crt");
+    assert!(error.ends_with(": it holds a certificate\n"), "{error}");
+    let (_, error) = judge("proxy-client-key-file", "server.key");
+    assert!(
+        error.ends_with(": the key is not the one of that certificate\n"),
+        "{error}"
+    );
+}
+
+/// The flags of a gateway with everything that it needs, given its files' names.
+fn gateway_flags(pki: &Pki, serving: &str) -> Vec<String> {
+    let file = |name: &str| pki.file(name).display().to_string();
+    vec![
+        "gateway".to_owned(),
+        "--print-config".to_owned(),
+        format!("--peer-ca-file={}", file("ca.crt")),
+        format!("--client-ca-file={}", file("ca.crt")),
+        format!(
+            "--proxy-client-cert-file={}",
+            file("front-proxy-client.crt")
+        ),
+        format!("--proxy-client-key-file={}", file("front-proxy-client.key")),
+        format!("--tls-cert-file={}", file(&format!("{serving}.crt"))),
+        format!("--tls-private-key-file={}", file(&format!("{serving}.key"))),
+    ]
+}
+
+#[test]
+fn what_is_in_force_and_does_not_work_is_told_beside_the_settings() {
+    let directory = tempfile::tempdir().unwrap();
+    let pki = Pki::create(directory.path());
+    for (serving, more, warnings) in [
+        ("server", "--peer=https://10.0.0.1:6443", &[][..]),
+        (
+            "front-proxy-client",
+            "--peer=https://10.0.0.1:6443",
+            &[
+                "front-proxy-client.crt is not for serving (it has no serverAuth usage)",
+                "front-proxy-client.crt has no host names (subjectAltName)",
+            ],
+        ),
+        (
+            "server",
+            "--upstream=https://127.0.0.1:6444",
+            &["nothing to send on to: no other server is named"],
+        ),
+    ] {
+        let mut words = gateway_flags(&pki, serving);
+        words.push(more.to_owned());
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let output = peerage(&words);
+        assert_eq!(output.status.code(), Some(0));
+        let told: Vec<&str> = text(&output.stderr).lines().collect();
+        assert_eq!(told.len(), warnings.len(), "{told:#?}");
+        for (told, warning) in told.iter().zip(warnings) {
+            assert!(
+                told.starts_with("warning: ") && told.contains(warning),
+                "{told}"
+            );
+        }
+        assert!(text(&output.stdout).contains("\nsecure-port:\n  value: 6443\n"));
+    }
+}
+
+#[test]
+fn a_list_of_servers_with_a_mistake_is_refused_before_it_is_followed_and_nothing_else_is_printed() {
+    let directory = tempfile::tempdir().unwrap();
+    let pki = Pki::create(directory.path());
+    let list = pki.file("peers.yaml");
+    for (content, says) in [
+        ("- ulr: https://10.0.0.1:6443\n", "line 1, column 3: "),
+        ("- url: https://a:1\n- {url: https://b:1\n", "line "),
+        ("url: https://10.0.0.1:6443\n", "line 1, column 1"),
+        (
+            "- url: https://a:1\n- url: 10.0.0.1:6443\n",
+            "line 2, column 3: url: \"10.0.0.1:6443\"",
+        ),
+        ("\n", "is empty"),
+    ] {
+        std::fs::write(&list, content).unwrap();
+        let mut words = gateway_flags(&pki, "server");
+        words.push(format!("--peers-file={}", list.display()));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let output = peerage(&words);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{content}: {error}");
+        assert!(error.starts_with("error: --peers-file: "), "{error}");
+        assert!(error.contains(says), "{content}: {error}");
+        assert_eq!(text(&output.stdout), "", "{content}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+    std::fs::write(&list, "[]").unwrap();
+    let mut words = gateway_flags(&pki, "server");
+    words.push(format!("--peers-file={}", list.display()));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let output = peerage(&words);
+    assert_eq!(output.status.code(), Some(0));
+    let told = text(&output.stderr);
+    assert!(told.contains("all requests are answered 503"), "{told}");
+}
+
+#[test]
+fn an_unknown_flag_or_key_is_told_with_the_one_that_was_meant_and_not_with_all_that_were_given() {
+    let directory = tempfile::tempdir().unwrap();
+    let pki = Pki::create(directory.path());
+    let mut words = gateway_flags(&pki, "server");
+    words.push("--wirtes=newest".to_owned());
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let output = peerage(&words);
+    let error = text(&output.stderr);
+    assert!(error.contains("'--writes'"), "{error}");
+    assert!(
+        error.contains("Usage: peerage gateway [OPTIONS]\n"),
+        "{error}"
+    );
+    let config = pki.file("gateway.yaml");
+    for (key, meant) in [
+        ("wirtes", "; did you mean writes?\n"),
+        ("peers", "; did you mean peer"),
+        ("x", "lists them\n"),
+    ] {
+        std::fs::write(&config, format!("{key}: a\n")).unwrap();
+        let output = peerage(&["gateway", &format!("--config={}", config.display())]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(error.contains(meant), "{error}");
+        assert!(
+            error.contains(&format!("line 1, column 1, key {key}: ")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_second_server_to_stand_beside_is_refused() {
+    let output = peerage(&[
+        "gateway",
+        "--upstream=https://a:1",
+        "--upstream",
+        "https://b:1",
+    ]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = text(&output.stderr);
+    assert!(
+        error.contains("--upstream: a gateway stands beside one server"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_file_that_is_no_certificate_hides_no_other_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path().join("pki").display().to_string();
+    assert!(peerage(&["pki", "init", "--dir", &dir]).status.success());
+    std::fs::write(format!("{dir}/aa.crt"), "no PEM").unwrap();
+    let output = peerage(&["pki", "show", "--dir", &dir]);
+    assert_eq!(output.status.code(), Some(1));
+    let shown = text(&output.stdout);
+    let row = |name: &str| shown.lines().find(|it| it.split(' ').next() == Some(name));
+    assert!(row("front-proxy-client").is_some(), "{shown}");
+    assert!(
+        row("etcd-server").unwrap().contains("serving, client"),
+        "{shown}"
+    );
+    assert!(text(&output.stderr).contains("aa.crt: not a PEM certificate"));
 }

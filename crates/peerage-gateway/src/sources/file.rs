@@ -7,6 +7,7 @@
 //! file looks like while it is being written (`[]` says that there are none), or one in which nothing can be used; a bad
 //! entry costs that entry alone.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -30,6 +31,8 @@ const RESTLESS: Duration = Duration::from_secs(10);
 const DEADLINE: Duration = Duration::from_secs(5);
 /// More than any list of servers has.
 const MOST_BYTES: u64 = 1 << 20;
+/// Mistakes that are told when it is only looked at.
+const MOST_TOLD: usize = 8;
 
 /// Why an address was not understood.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -276,6 +279,37 @@ fn entry(value: Value) -> Result<Found, EntryError> {
         id: given(entry.id),
         ..Found::at(server_address(&entry.url)?)
     })
+}
+
+/// How many servers a file lists, for who wants to know before it is followed.
+///
+/// # Errors
+/// What is wrong with it, each with its line and column: at most eight mistakes.
+pub fn listed(path: &Path) -> Result<usize, Vec<String>> {
+    let said = |error: FileError| vec![error.to_string()];
+    let (shown, failed) = (path.display().to_string(), |source| FileError::Read {
+        path: path.display().to_string(),
+        source,
+    });
+    let there = std::fs::metadata(path).map_err(|error| said(failed(error)))?;
+    if !there.is_file() {
+        return Err(said(FileError::Kind(shown)));
+    }
+    let mut text = String::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(MOST_BYTES + 1).read_to_string(&mut text))
+        .map_err(|error| said(failed(error)))?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(said(FileError::TooLarge(shown)));
+    }
+    let list = parse(path, &text).map_err(said)?;
+    if list.bad.is_empty() {
+        return Ok(list.servers.len());
+    }
+    let bad = list.bad.iter().take(MOST_TOLD);
+    Err(bad
+        .map(|bad| format!("{shown}, {}: {}", bad.place, bad.why))
+        .collect())
 }
 
 /// The host and port in `https://HOST[:PORT][/]`; the port of HTTPS where none is given.

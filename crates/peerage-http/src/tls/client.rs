@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 
 use super::verify::Servers;
-use super::{Pem, TlsError, alpn, pem, provider};
+use super::{Pem, TlsError, alpn, pem, provider, words};
 use crate::reload::{Reload, Reloading};
 
 /// The name that every kube-apiserver's certificate has, and that peers are checked against whatever their
@@ -59,6 +59,8 @@ struct Inner {
 struct Configs {
     any: Arc<ClientConfig>,
     http1: Arc<ClientConfig>,
+    /// The certificate that is shown.
+    identity: Option<CertificateDer<'static>>,
 }
 
 impl ClientTls {
@@ -110,6 +112,14 @@ impl ClientTls {
         self.0.iter().map(reload).collect()
     }
 
+    /// Why the certificate that is shown to servers is not valid now, to be put behind what it is called: when it ended or
+    /// begins. None if it is, and if none is shown.
+    #[must_use]
+    pub fn identity_trouble(&self) -> Option<String> {
+        let configs = self.0.as_ref()?.configs.get();
+        configs.identity.as_ref().and_then(words::of_time)
+    }
+
     /// Whether this is TLS at all.
     #[must_use]
     pub fn is_tls(&self) -> bool {
@@ -145,6 +155,7 @@ fn build(options: &ClientTlsOptions, bytes: &[Bytes]) -> Result<Configs, TlsErro
     let [roots, pair @ ..] = bytes else {
         return Err(TlsError::NoCertificate {
             origin: "no source".to_owned(),
+            instead: None,
         });
     };
     let roots = pem::roots(roots, &options.roots.origin("CA bundle"))?;
@@ -153,19 +164,19 @@ fn build(options: &ClientTlsOptions, bytes: &[Bytes]) -> Result<Configs, TlsErro
         .map_err(TlsError::Setup)?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Servers::of(roots)?));
+    let mut identity = None;
     let mut config = match (pair, &options.identity) {
         ([certificate, key], Some((certificate_pem, key_pem))) => {
             let certificate_origin = certificate_pem.origin("client certificate");
             let key_origin = key_pem.origin("client key");
+            let chain = pem::certificates(certificate, &certificate_origin)?;
+            identity = chain.first().cloned();
             builder
-                .with_client_auth_cert(
-                    pem::certificates(certificate, &certificate_origin)?,
-                    pem::key(key, &key_origin)?,
-                )
-                .map_err(|source| TlsError::Pair {
+                .with_client_auth_cert(chain, pem::key(key, &key_origin)?)
+                .map_err(|refusal| TlsError::Pair {
                     certificate: certificate_origin,
                     key: key_origin,
-                    source,
+                    refusal,
                 })?
         }
         _ => builder.with_no_client_auth(),
@@ -176,5 +187,6 @@ fn build(options: &ClientTlsOptions, bytes: &[Bytes]) -> Result<Configs, TlsErro
     Ok(Configs {
         any: Arc::new(config),
         http1,
+        identity,
     })
 }

@@ -99,6 +99,7 @@ impl Sources {
 pub fn certificates(pem: &[u8], origin: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let none = || TlsError::NoCertificate {
         origin: origin.to_owned(),
+        instead: holds(pem),
     };
     let found = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     match found {
@@ -118,6 +119,7 @@ pub fn roots(pem: &[u8], origin: &str) -> Result<RootCertStore, TlsError> {
     if added == 0 {
         return Err(TlsError::NoCertificate {
             origin: origin.to_owned(),
+            instead: None,
         });
     }
     if ignored > 0 {
@@ -156,5 +158,54 @@ where
 pub(crate) fn key(pem: &[u8], origin: &str) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|_| TlsError::NoKey {
         origin: origin.to_owned(),
+        instead: holds(pem),
     })
+}
+
+/// What a file that lacks what was looked for holds: the two files of a pair are easily taken for each other.
+fn holds(pem: &[u8]) -> Option<&'static str> {
+    let has = |label: &[u8]| pem.windows(label.len()).any(|at| at == label);
+    match (
+        has(b"PRIVATE KEY-----"),
+        has(b"-----BEGIN CERTIFICATE-----"),
+    ) {
+        (true, false) => Some("a private key"),
+        (false, true) => Some("a certificate"),
+        _ if pem.trim_ascii().is_empty() => Some("nothing"),
+        _ => None,
+    }
+}
+
+/// As part of a message.
+pub(super) fn found(instead: &Option<&'static str>) -> String {
+    let holds = instead.map(|it| format!(": it holds {it}"));
+    holds.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::testing::Authority;
+
+    #[test]
+    fn who_swapped_the_two_files_of_a_pair_is_told_so() {
+        let pair = Authority::new("ca").server("x", &[]);
+        let (certificate, key_pem) = pair.pems();
+        let read = |pem: Pem| pem.read().unwrap();
+        let none = certificates(&read(key_pem), "f").unwrap_err();
+        assert_eq!(
+            none.to_string(),
+            "no certificate in f: it holds a private key"
+        );
+        let none = key(&read(certificate), "f").unwrap_err();
+        assert_eq!(
+            none.to_string(),
+            "no private key in f: it holds a certificate"
+        );
+        let none = certificates(b"\n", "f").unwrap_err();
+        assert_eq!(none.to_string(), "no certificate in f: it holds nothing");
+        let none = certificates(b"x", "f").unwrap_err();
+        assert_eq!(none.to_string(), "no certificate in f");
+    }
 }

@@ -86,6 +86,7 @@ fn build(options: &ServerTlsOptions, bytes: &[Bytes]) -> Result<ServerConfig, Tl
     let [certificate, key, client_cas @ ..] = bytes else {
         return Err(TlsError::NoCertificate {
             origin: "no source".to_owned(),
+            instead: None,
         });
     };
     let certificate_origin = options.certificate.origin("serving certificate");
@@ -110,10 +111,10 @@ fn build(options: &ServerTlsOptions, bytes: &[Bytes]) -> Result<ServerConfig, Tl
             pem::certificates(certificate, &certificate_origin)?,
             pem::key(key, &key_origin)?,
         )
-        .map_err(|source| TlsError::Pair {
+        .map_err(|refusal| TlsError::Pair {
             certificate: certificate_origin,
             key: key_origin,
-            source,
+            refusal,
         })?;
     config.alpn_protocols.clone_from(&options.alpn);
     Ok(config)

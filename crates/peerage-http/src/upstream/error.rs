@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use rustls::pki_types::CertificateDer;
 
 use super::interim::TOO_MANY;
-use crate::tls::names;
+use crate::tls::{names, words};
 use crate::{BoxError, Request};
 
 /// How far a request got.
@@ -353,7 +353,11 @@ pub(crate) fn tls_detail(
             "it was issued by {}, which the CA file does not vouch for",
             names::issuer(doubted)
         ),
-        _ => error.to_string(),
+        _ => {
+            let inner = error.get_ref();
+            let refusal = inner.and_then(|it| it.downcast_ref::<rustls::Error>());
+            refusal.map_or_else(|| error.to_string(), words::of_error)
+        }
     }
 }
 

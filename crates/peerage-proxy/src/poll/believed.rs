@@ -16,7 +16,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Method, StatusCode};
 use peerage_auth::identity_headers::{self, Family};
 use peerage_core::chain;
-use peerage_http::{Request, body};
+use peerage_http::{ClientTls, Request, body};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
@@ -65,7 +65,7 @@ pub(super) async fn ask(shared: &Shared, link: &Link, own_id: &str) -> Believed 
     let said = said.unwrap_or_else(|_| Err("no answer within the deadline".to_owned()));
     said.unwrap_or_else(|reason| {
         link.forget_answer();
-        Believed::NotHeard(reason)
+        Believed::NotHeard(in_full(reason, shared.options.tls.as_ref()))
     })
 }
 
@@ -92,6 +92,17 @@ async fn review(
         StatusCode::NOT_FOUND => Ok(Believed::CannotTell),
         StatusCode::UNAUTHORIZED => Err(STRANGER.to_owned()),
         other => Err(format!("it answered with status {other}")),
+    }
+}
+
+/// Why a server does not know us, which may be plain to see here.
+fn in_full(reason: String, shown: Option<&ClientTls>) -> String {
+    let trouble = shown.and_then(ClientTls::identity_trouble);
+    match trouble.filter(|_| reason == STRANGER) {
+        Some(trouble) => {
+            format!("it answered 401: the certificate of --proxy-client-cert-file {trouble}")
+        }
+        None => reason,
     }
 }
 
@@ -153,7 +164,28 @@ struct Refusal {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use peerage_http::testing::{Authority, Pair};
+    use peerage_http::tls::ClientTlsOptions;
+
+    #[test]
+    fn a_certificate_that_has_ended_is_not_said_to_be_unknown() {
+        let authority = Authority::new("front-proxy-ca");
+        let shown = |pair: Option<Pair>| {
+            let mut options = ClientTlsOptions::new(authority.pem());
+            options.identity = pair.map(|it| it.pems());
+            ClientTls::load(options).unwrap()
+        };
+        let ended = shown(Some(authority.ended("front-proxy-client", (2021, 1, 1))));
+        let says = "it answered 401: the certificate of --proxy-client-cert-file ended 2021-01-01";
+        assert_eq!(in_full(STRANGER.to_owned(), Some(&ended)), says);
+        assert_eq!(in_full("no answer".to_owned(), Some(&ended)), "no answer");
+        for good in [None, Some(authority.client("front-proxy-client"))] {
+            assert_eq!(in_full(STRANGER.to_owned(), Some(&shown(good))), STRANGER);
+        }
+        assert_eq!(in_full(STRANGER.to_owned(), None), STRANGER);
+    }
 
     #[test]
     fn a_refusal_says_whom_it_refuses() {

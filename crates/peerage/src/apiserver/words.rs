@@ -32,6 +32,9 @@ const ALIASES: [(&str, &str); 2] = [
     ("peer-key-file", "proxy-client-key-file"),
 ];
 
+/// What is wrong with a key of the file that is no flag.
+pub const NO_FLAG: &str = "no flag has that name; `--help` lists them";
+
 /// Names the file that holds more flags.
 const CONFIG: &str = "config";
 
@@ -122,8 +125,7 @@ impl Words {
             };
             flags.accept(&name).map_err(|e| wrong(e.to_string()))?;
             if !flags.is_known(&name) {
-                let problem = "no flag has that name; `--help` lists them";
-                return Err(wrong(problem.to_owned()));
+                return Err(wrong(NO_FLAG.to_owned()));
             }
             if on_command_line.contains(name.as_str()) {
                 continue;

@@ -154,6 +154,8 @@ pub(super) struct Cluster {
     pub(super) pods: Got,
     /// The addresses of those asked that are gateways and no servers.
     pub(super) gateways: Vec<String>,
+    /// What gateways say on addresses of their own.
+    pub(super) told: Vec<Gateway>,
 }
 
 /// The identity Leases, the kube-apiservers' pods, and who of those asked is a gateway, alone.
@@ -166,7 +168,9 @@ pub(super) async fn of_cluster(plan: &Plan) -> Cluster {
     let one = |path| shared(&clients, path, plan.wait);
     let leases = format!("{LEASES}&limit=500");
     let versions = through_all(&clients, "/version", plan.wait);
-    let (leases, pods, versions) = join3(one(&leases), one(PODS), versions).await;
+    let told = join_all(plan.gateways.iter().map(|url| gateway(url, plan.wait)));
+    let versions = futures::future::join(versions, told);
+    let (leases, pods, (versions, told)) = join3(one(&leases), one(PODS), versions).await;
     let asked = plan.targets.iter().zip(versions);
     let gateways = asked.filter(|(_, version)| is_gateway(version));
     Cluster {
@@ -175,6 +179,7 @@ pub(super) async fn of_cluster(plan: &Plan) -> Cluster {
         gateways: gateways
             .map(|(target, _)| address(&target.connection.url))
             .collect(),
+        told,
     }
 }
 

@@ -3,6 +3,7 @@
 //! What the servers tell (their Leases, and the pods of kube-apiservers) is filled in; without servers there are
 //! placeholders. Everything printed is YAML or a unit file with comments that say what to do with it.
 
+mod behind;
 mod gates;
 mod gateway;
 mod kubeadm;
@@ -12,6 +13,7 @@ mod tests;
 
 use std::fmt::Write as _;
 
+use self::behind::Gateway;
 use super::command_line;
 use super::gather::{self, Plan};
 use super::records::{self, Lease};
@@ -58,8 +60,8 @@ struct Facts {
     unread: Vec<String>,
     /// Which of the addresses are those of servers as they were named here.
     as_named: Vec<String>,
-    /// Addresses that were named here and are gateways': nobody's peer.
-    gateways: Vec<String>,
+    /// Addresses that were named here and are gateways': nobody's peer, but there may be a server behind each.
+    gateways: Vec<Gateway>,
 }
 
 /// What is written where something is not known. No address, image or range can be that, so it is refused where it was
@@ -72,10 +74,12 @@ impl Facts {
         let told = |it: &Lease| it.address.clone().filter(|it| records::is_socket(it));
         self.addresses = leases.iter().filter_map(told).collect();
         if !leases.is_empty() && self.addresses.len() == leases.len() {
+            self.gateways.iter_mut().for_each(Gateway::expect_nobody);
             return;
         }
         let gateways = &self.gateways;
-        let servers = named.filter(|it| records::is_socket(it) && !gateways.contains(it));
+        let is_gateway = |it: &String| gateways.iter().any(|gateway| gateway.address == *it);
+        let servers = named.filter(|it| records::is_socket(it) && !is_gateway(it));
         for address in servers {
             if !self.addresses.contains(&address) {
                 self.as_named.push(address.clone());
@@ -84,12 +88,27 @@ impl Facts {
         }
     }
 
-    fn hosts(&self) -> Vec<String> {
-        let host = |address: &String| address.rsplit_once(':').map(|it| it.0.to_owned());
-        let mut hosts: Vec<String> = self.addresses.iter().filter_map(host).collect();
-        hosts.sort();
-        hosts.dedup();
-        hosts
+    /// Where each server is once a gateway has its port: behind those that there are, it is already.
+    fn behind(&self) -> Vec<String> {
+        let moved: Vec<&str> = self.gateways.iter().filter_map(Gateway::server).collect();
+        let is_there = |host: &str| moved.iter().any(|it| behind::host(it) == host);
+        let hosts = self.addresses.iter().map(|it| behind::host(it));
+        let hosts = hosts.filter(|host| !is_there(host));
+        let mut all: Vec<String> = hosts.map(|host| format!("{host}:{BEHIND}")).collect();
+        all.extend(moved.iter().map(|it| (*it).to_owned()));
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// Every address at which a server is, or is to be expected.
+    fn servers(&self) -> Vec<String> {
+        let moved = self.gateways.iter().filter_map(Gateway::server);
+        let mut all = self.addresses.clone();
+        all.extend(moved.map(str::to_owned));
+        let mut seen = std::collections::BTreeSet::new();
+        all.retain(|it| seen.insert(it.clone()));
+        all
     }
 }
 
@@ -105,8 +124,9 @@ pub(super) async fn print(what: What, plan: &Plan) -> Result<String, Failure> {
             leases,
             pods,
             gateways,
+            told,
         } = gather::of_cluster(plan).await;
-        facts.gateways = gateways;
+        facts.gateways = behind::find(gateways, &told);
         let from_files = what.is_for_kubeadm() && !plan.manifests.is_empty();
         if let (false, Err(why), Err(_)) = (from_files, &leases, &pods) {
             let names: Vec<String> = plan.targets.iter().map(|it| it.name.clone()).collect();
@@ -156,14 +176,10 @@ fn text(what: What, facts: &Facts) -> String {
 /// What is to be known of addresses that no Lease tells.
 fn where_from(facts: &Facts) -> String {
     let mut text = String::new();
-    if !facts.gateways.is_empty() {
-        let gateways = one_line(&facts.gateways.join(", "));
-        let _ = writeln!(
-            text,
-            "# Left out, because a gateway is no server that others connect to: {gateways}"
-        );
+    for gateway in &facts.gateways {
+        let _ = writeln!(text, "# {}", one_line(&gateway.comment()));
     }
-    if facts.addresses.is_empty() {
+    if facts.servers().is_empty() {
         let _ = writeln!(
             text,
             "# {PLACEHOLDER}: no server's address is known here; write each server's in its place."
@@ -184,6 +200,6 @@ fn filled_in(what: What, facts: &Facts) -> String {
         What::KubeadmV1beta3 => kubeadm::text("v1beta3", facts),
         What::StaticPod => gateway::static_pod(facts),
         What::Systemd => gateway::systemd(facts),
-        What::NetworkPolicy => network_policy::text(&facts.addresses),
+        What::NetworkPolicy => network_policy::text(&facts.servers()),
     }
 }

@@ -1,5 +1,6 @@
 //! From settings to a running gateway: reads the files, fills in the gateway crate's options, waits for signals.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use peerage_auth::audit::{AuditLog, AuditMetrics, AuditOptions, Rotation};
@@ -22,6 +23,9 @@ use crate::signals::Signals;
 
 /// Runs a gateway until it is asked to stop.
 pub(super) async fn run(settings: GatewaySettings, signals: &Signals) -> Result<(), Failure> {
+    let told = super::certificates::look(&settings);
+    let watching = super::certificates::watch(settings.clone(), told);
+    tokio::spawn(signals.shutdown.clone().run_until_cancelled_owned(watching));
     let options = tokio::select! {
         biased;
         options = options(settings) => options?,
@@ -98,7 +102,7 @@ fn sources(settings: &GatewaySettings) -> Result<SourceOptions, Failure> {
     });
     let fixed = settings.upstream.iter().chain(&settings.peers);
     let user = settings.leases_user.as_deref();
-    let leases = user.map(|name| -> Result<_, TlsError> {
+    let leases = user.map(|name| -> Result<_, Failure> {
         let as_front_proxy = settings.identity == IdentityFlag::FrontProxy;
         Ok(LeaseOptions {
             tls: server_tls(settings, true)?,
@@ -140,7 +144,7 @@ fn found(server: &ServerAddress) -> Found {
     }
 }
 
-fn serving_tls(settings: &GatewaySettings) -> Result<ServerTls, TlsError> {
+fn serving_tls(settings: &GatewaySettings) -> Result<ServerTls, Failure> {
     let pair = &settings.pair;
     let mut tls = ServerTlsOptions::new(Pem::file(&pair.certificate), Pem::file(&pair.key));
     tls.client_cas
@@ -148,16 +152,38 @@ fn serving_tls(settings: &GatewaySettings) -> Result<ServerTls, TlsError> {
     let front = settings.front_proxy.iter();
     tls.client_cas
         .extend(front.map(|front| Pem::file(&front.ca)));
-    ServerTls::load(tls)
+    ServerTls::load(tls).map_err(|error| refused(settings, error))
 }
 
 /// How servers are connected to, with the client pair or without any.
-fn server_tls(settings: &GatewaySettings, vouching: bool) -> Result<ClientTls, TlsError> {
+fn server_tls(settings: &GatewaySettings, vouching: bool) -> Result<ClientTls, Failure> {
     let mut tls = ClientTlsOptions::new(Pem::file(&settings.server_ca));
     tls.server_name.clone_from(&settings.server_name);
     let pair = &settings.client_pair;
     tls.identity = vouching.then(|| (Pem::file(&pair.certificate), Pem::file(&pair.key)));
-    ClientTls::load(tls)
+    ClientTls::load(tls).map_err(|error| refused(settings, error))
+}
+
+/// A file that cannot be used, behind the flags that name it.
+fn refused(settings: &GatewaySettings, error: TlsError) -> Failure {
+    let is = |path: &Path, origin: &String| path.display().to_string() == *origin;
+    let flags: Vec<&str> = match &error {
+        TlsError::NoCertificate { origin, .. } | TlsError::NoKey { origin, .. } => {
+            let files = settings.files().into_iter();
+            let named = files.filter(|(_, path)| is(path, origin));
+            named.map(|(flag, _)| flag).collect()
+        }
+        TlsError::Pair {
+            certificate, key, ..
+        } => match &settings.pair {
+            pair if is(&pair.certificate, certificate) && is(&pair.key, key) => {
+                vec!["--tls-cert-file", "--tls-private-key-file"]
+            }
+            _ => vec!["--proxy-client-cert-file", "--proxy-client-key-file"],
+        },
+        _ => return Failure::new(Kind::Unavailable, error),
+    };
+    Failure::unavailable(format!("{}: {error}", flags.join(", ")))
 }
 
 fn request_header(front: &FrontProxy) -> RequestHeaderOptions {
@@ -193,11 +219,5 @@ impl From<GatewayError> for Failure {
             _ => Kind::Unavailable,
         };
         Self::new(kind, error)
-    }
-}
-
-impl From<TlsError> for Failure {
-    fn from(error: TlsError) -> Self {
-        Self::new(Kind::Unavailable, error)
     }
 }

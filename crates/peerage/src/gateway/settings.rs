@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use http::uri::Authority;
 use peerage_auth::identity_headers::{HeaderNameError, HeaderNames};
-use peerage_gateway::sources::server_address;
+use peerage_gateway::sources;
 
+use super::addresses::{name, server};
 use super::flags::{GatewayFlags, IdentityFlag, WritesFlag};
 use crate::common_flags::{Audit, FrontProxy, FrontProxyFlags, KeyPairFiles, check_readable, pair};
 use crate::etcd::EtcdSettings;
@@ -126,7 +127,7 @@ impl GatewaySettings {
             admin: flags.admin_bind_address.0,
             pair: serving_pair(flags)?,
             writes,
-            warnings: warnings(flags),
+            warnings: warnings(flags, &servers),
             notes: notes(&servers, writes),
             upstream: servers.upstream,
             peers: servers.peers,
@@ -152,6 +153,7 @@ impl GatewaySettings {
             front_proxy: flags.front_proxy.settings(),
             audit: flags.audit.settings()?,
         };
+        settings.check_addresses()?;
         settings.check_files()?;
         Ok(settings)
     }
@@ -176,8 +178,27 @@ impl GatewaySettings {
         [("upstream", upstream.collect()), ("peer", peers.collect())]
     }
 
+    /// Clients and those who run the gateway come to different addresses.
+    fn check_addresses(&self) -> Result<(), SettingsError> {
+        let one = |admin: &SocketAddr| {
+            let (a, b) = (admin.ip(), self.bind.ip());
+            let overlap = a == b || a.is_unspecified() || b.is_unspecified();
+            overlap && admin.port() == self.bind.port() && admin.port() != 0
+        };
+        match self.admin.filter(one) {
+            Some(address) => Err(SettingsError::OneAddress { address }),
+            None => Ok(()),
+        }
+    }
+
     /// Each file that was named has to be there.
     fn check_files(&self) -> Result<(), SettingsError> {
+        let mut files = self.files().into_iter();
+        files.try_for_each(|(flag, file)| check_readable(flag, file))
+    }
+
+    /// Every file that was named, with its flag.
+    pub(super) fn files(&self) -> Vec<(&'static str, &Path)> {
         let mut files: Vec<(&'static str, &Path)> = vec![
             ("--tls-cert-file", &self.pair.certificate),
             ("--tls-private-key-file", &self.pair.key),
@@ -197,8 +218,6 @@ impl GatewaySettings {
         let audit = self.audit.iter();
         files.extend(audit.map(|audit| ("--audit-policy-file", &*audit.policy)));
         files
-            .into_iter()
-            .try_for_each(|(flag, file)| check_readable(flag, file))
     }
 }
 
@@ -228,6 +247,25 @@ impl Servers {
             true => Ok(servers),
             false => Err(SettingsError::NoServers),
         }
+    }
+
+    /// What follows if there is no server but the one that the gateway stands beside.
+    fn nothing_to_send_on_to(&self, flags: &GatewayFlags) -> Option<String> {
+        let own = self.upstream.as_ref().map(|it| &it.authority);
+        let listed = flags.peers_file.as_deref().map(sources::listed);
+        // One that cannot be read says what it says later.
+        let by_file = listed.is_some_and(|it| !matches!(it, Ok(0)));
+        let by_flags = self.peers.iter().any(|it| Some(&it.authority) != own);
+        let by_name = !self.names.is_empty() || flags.peers_from_leases || self.etcd.is_some();
+        if by_file || by_flags || by_name {
+            return None;
+        }
+        let what = "nothing to send on to: no other server is named (--peer, --peers-file, --peer-dns, --peers-from-leases, \
+                    --etcd-servers), ";
+        Some(match &self.upstream {
+            Some(own) => format!("{what}so clients get what {} alone serves", own.in_full()),
+            None => format!("{what}so all requests are answered 503"),
+        })
     }
 }
 
@@ -267,47 +305,9 @@ fn missing(flag: &'static str, why: &'static str) -> SettingsError {
     SettingsError::Missing { flag, why }
 }
 
-/// `https://host:port`, and `;zone=name` or `;id=id` behind it.
-fn server(flag: &'static str, text: &str) -> Result<ServerAddress, SettingsError> {
-    let wrong = || SettingsError::ServerUrl {
-        flag,
-        url: text.to_owned(),
-    };
-    let mut parts = text.split(';');
-    let url = parts.next().unwrap_or_default();
-    let mut server = ServerAddress {
-        authority: server_address(url).map_err(|_| wrong())?,
-        zone: None,
-        id: None,
-    };
-    for part in parts {
-        match part.split_once('=') {
-            Some(("zone", zone)) if !zone.is_empty() => server.zone = Some(zone.to_owned()),
-            Some(("id", id)) if !id.is_empty() => server.id = Some(id.to_owned()),
-            _ => return Err(wrong()),
-        }
-    }
-    Ok(server)
-}
-
-/// `host:port`, and `;zone=name` behind it.
-fn name(flag: &'static str, text: &str) -> Result<ServerAddress, SettingsError> {
-    let wrong = || SettingsError::ServerName {
-        flag,
-        name: text.to_owned(),
-    };
-    let (host, _) = text.split_once(';').unwrap_or((text, ""));
-    let has_port = host
-        .parse()
-        .is_ok_and(|it: Authority| it.port_u16().is_some());
-    let read = server(flag, &format!("https://{text}")).map_err(|_| wrong())?;
-    (has_port && read.id.is_none())
-        .then_some(read)
-        .ok_or_else(wrong)
-}
-
-fn warnings(flags: &GatewayFlags) -> Vec<String> {
+fn warnings(flags: &GatewayFlags, servers: &Servers) -> Vec<String> {
     let mut warnings = Vec::new();
+    warnings.extend(servers.nothing_to_send_on_to(flags));
     if flags.client_ca_file.is_none() {
         warnings.push(
             "no --client-ca-file: clients that show a certificate are passed on without it, so the servers take them for \
@@ -326,14 +326,14 @@ fn warnings(flags: &GatewayFlags) -> Vec<String> {
 }
 
 fn notes(servers: &Servers, writes: WritesFlag) -> Vec<String> {
-    let kind = match &servers.upstream {
-        Some(upstream) => format!("beside {}", upstream.in_full()),
-        None => "as a balancer".to_owned(),
+    let (kind, which) = match &servers.upstream {
+        Some(upstream) => (format!("beside {}", upstream.in_full()), "other servers"),
+        None => ("as a balancer".to_owned(), "servers"),
     };
     let peers: Vec<String> = servers.peers.iter().map(ServerAddress::in_full).collect();
     let named = match peers.is_empty() {
         true => String::new(),
-        false => format!("; other servers that flags name: {}", peers.join(", ")),
+        false => format!("; {which} that flags name: {}", peers.join(", ")),
     };
     let consequence = match writes {
         WritesFlag::Newest => {

@@ -279,3 +279,83 @@ fn a_flag_for_an_etcd_that_is_not_named_is_not_said_to_keep_objects() {
     );
     assert!(!refused.contains("objects"), "{refused}");
 }
+
+#[test]
+fn what_is_wrong_with_an_address_is_said_of_that_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let needed = needed(directory.path());
+    for (word, says) in [
+        ("--peer=10.0.0.1:6443", ": https:// is missing in front"),
+        ("--peer=http://10.0.0.1:6443", "over https alone, not http"),
+        ("--peer=https://10.0.0.1:6443/api", "leave \"/api\" out"),
+        ("--peer=https://10.0.0.1:6443;zoen=a", "not \"zoen=a\""),
+        ("--peer=https://10.0.0.1:6443;zone=", "zone= has no value"),
+        (
+            "--peer=https://10.0.0.1:6443,https://10.0.0.2:6443",
+            "once for each server",
+        ),
+        ("--peer=https://10.0.0.1:70000", "\"70000\" is no port"),
+        ("--peer=https://10.0.0.1:", "\"\" is no port"),
+        ("--peer=https://", "it has no host"),
+        ("--peer=https://me@10.0.0.1", "it has a user name"),
+        ("--peer=https://a b", "\"a b\" is no host"),
+        ("--peer-dns=https://a:1", "without https://"),
+        ("--peer-dns=a", "it has no port"),
+        ("--peer-dns=a:1;id=b", "has no id"),
+        ("--peer-dns=a:1,b:1", "once for each server"),
+        (
+            "--admin-bind-address=127.0.0.1:6443",
+            "is where clients connect too",
+        ),
+        (
+            "--admin-bind-address=0.0.0.0:6443",
+            "is where clients connect too",
+        ),
+    ] {
+        let words: Vec<&str> = needed.iter().map(String::as_str).collect();
+        let words = [&words[..], &["--peer=https://10.0.0.9:6443", word]].concat();
+        let refused = GatewaySettings::new(&parse(&words).0).unwrap_err();
+        let refused = refused.to_string();
+        let flag = word.split('=').next().unwrap();
+        assert!(
+            refused.starts_with(flag) && refused.contains(says),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn who_has_nothing_to_send_on_to_is_told_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let needed = needed(directory.path());
+    let none = format!("--peers-file={}", file(directory.path(), "none.yaml", "[]"));
+    let some = file(directory.path(), "some.yaml", "- url: https://a");
+    let some = format!("--peers-file={some}");
+    let own = "--upstream=https://127.0.0.1:6444";
+    for (words, is_told) in [
+        (&[own][..], true),
+        (&[own, "--peer=https://127.0.0.1:6444"], true),
+        (&[own, &none], true),
+        (&[&none], true),
+        (&[own, "--peer=https://10.0.0.2:6444"], false),
+        (&[own, "--peer-dns=a:1"], false),
+        (&[own, "--peers-from-leases"], false),
+        (&[own, &some], false),
+        (&["--peer=https://10.0.0.2:6444"], false),
+    ] {
+        let all: Vec<&str> = needed.iter().map(String::as_str).collect();
+        let settings = GatewaySettings::new(&parse(&[&all, words].concat()).0).unwrap();
+        let told = settings.warnings.iter();
+        let told = told
+            .filter(|it| it.starts_with("nothing to send on to"))
+            .count();
+        assert_eq!(told, usize::from(is_told), "{words:?}");
+    }
+    let all: Vec<&str> = needed.iter().map(String::as_str).collect();
+    let words = [&all[..], &["--peer=https://10.0.0.2:6444"]].concat();
+    let settings = GatewaySettings::new(&parse(&words).0).unwrap();
+    assert_eq!(
+        settings.notes[0],
+        "running as a balancer; servers that flags name: https://10.0.0.2:6444"
+    );
+}

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::directory::{self, CLUSTER_CA, Entry, FRONT_PROXY_CA, PkiDirectory, Plan};
 use super::kubeconfig::{Kubeconfig, Server};
 use super::{AltName, PkiError};
+use crate::client::chain;
 use crate::exit::{Failure, Kind};
 use crate::output::{Output, counted, print_json, table};
 
@@ -311,7 +312,16 @@ struct Shown {
 
 fn show(args: &ShowArgs) -> Result<(), Failure> {
     let now = Timestamp::now();
-    let entries = args.directory.open().entries()?;
+    let (entries, others) = args.directory.open().files()?;
+    print_entries(args, entries, now)?;
+    if others.is_empty() {
+        return Ok(());
+    }
+    let others: Vec<String> = others.iter().map(|it| chain(it)).collect();
+    Err(Failure::failed(others.join("; ")))
+}
+
+fn print_entries(args: &ShowArgs, entries: Vec<Entry>, now: Timestamp) -> Result<(), Failure> {
     if args.output == Output::Json {
         let shown: Vec<_> = entries
             .into_iter()
@@ -352,7 +362,10 @@ fn row(entry: &Entry, now: Timestamp) -> Vec<String> {
     let left = facts.days_left(now);
     vec![
         entry.name.clone(),
-        format!("{:?}", facts.purpose).to_lowercase(),
+        match facts.purpose {
+            super::Purpose::Both => "serving, client".to_owned(),
+            purpose => format!("{purpose:?}").to_lowercase(),
+        },
         subject,
         facts.issuer.clone(),
         facts.not_after.strftime("%Y-%m-%d").to_string(),

@@ -227,13 +227,22 @@ impl PkiDirectory {
         Ok(renewed)
     }
 
-    /// All certificates, authorities first, then by name.
+    /// All certificates, authorities first, then by name. A file that is none is an error.
     pub fn entries(&self) -> Result<Vec<Entry>, PkiError> {
+        let (entries, mut others) = self.files()?;
+        match others.pop() {
+            Some(error) => Err(error),
+            None => Ok(entries),
+        }
+    }
+
+    /// All certificates, as [`entries`](Self::entries) has them, and why other files are none.
+    pub fn files(&self) -> Result<(Vec<Entry>, Vec<PkiError>), PkiError> {
         let failed = |source| PkiError::Read {
             path: self.path.clone(),
             source,
         };
-        let mut entries = Vec::new();
+        let (mut entries, mut others) = (Vec::new(), Vec::new());
         for file in fs::read_dir(&self.path).map_err(failed)? {
             let path = file.map_err(failed)?.path();
             let name = path
@@ -241,9 +250,14 @@ impl PkiDirectory {
                 .and_then(|name| name.to_str())
                 .map(str::to_owned);
             if let (Some(name), Some("crt")) = (name, path.extension().and_then(|e| e.to_str())) {
-                let facts = Facts::from_pem(&files::read(&path)?)
-                    .map_err(|_| PkiError::NotACertificate { path: path.clone() })?;
-                entries.push(Entry { name, path, facts });
+                let facts = files::read(&path).and_then(|pem| {
+                    Facts::from_pem(&pem)
+                        .map_err(|_| PkiError::NotACertificate { path: path.clone() })
+                });
+                match facts {
+                    Ok(facts) => entries.push(Entry { name, path, facts }),
+                    Err(error) => others.push(error),
+                }
             }
         }
         entries.sort_by_key(|entry| {
@@ -252,7 +266,7 @@ impl PkiDirectory {
                 entry.name.clone(),
             )
         });
-        Ok(entries)
+        Ok((entries, others))
     }
 
     /// The leaves that end within `days` of `now`.
@@ -341,7 +355,7 @@ fn leaves(plan: &Plan) -> [(&'static str, &'static str, Subject); 5] {
             .filter_map(|name| name.parse().ok())
             .chain(plan.alt_names.iter().cloned())
             .collect(),
-        purpose: Purpose::Serving,
+        purpose: Purpose::Both,
         days,
     };
     [

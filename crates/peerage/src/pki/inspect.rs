@@ -94,6 +94,35 @@ impl Facts {
     }
 }
 
+/// What a certificate may be shown for; for everything if it does not say (RFC 5280, 4.2.1.12).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usages {
+    /// A server's side of TLS.
+    pub serving: bool,
+    /// A client's side of TLS.
+    pub client: bool,
+}
+
+/// The usages of the first certificate of a PEM text.
+pub fn usages(pem: &str) -> Result<Usages, PkiError> {
+    let der = first_certificate(pem)?;
+    let (_, certificate) = X509Certificate::from_der(&der).map_err(|_| PkiError::Encoding)?;
+    Ok(usages_of(&certificate))
+}
+
+fn usages_of(certificate: &X509Certificate<'_>) -> Usages {
+    match certificate.extended_key_usage() {
+        Ok(Some(usage)) => Usages {
+            serving: usage.value.server_auth || usage.value.any,
+            client: usage.value.client_auth || usage.value.any,
+        },
+        _ => Usages {
+            serving: true,
+            client: true,
+        },
+    }
+}
+
 /// Whether the certificate `pem` was signed by `authority`'s key.
 pub fn signed_by(pem: &str, authority: &str) -> Result<bool, PkiError> {
     let (der, authority) = (first_certificate(pem)?, first_certificate(authority)?);
@@ -134,6 +163,7 @@ fn purpose(certificate: &X509Certificate<'_>) -> Purpose {
         return Purpose::Authority;
     }
     match certificate.extended_key_usage() {
+        Ok(Some(usage)) if usage.value.server_auth && usage.value.client_auth => Purpose::Both,
         Ok(Some(usage)) if usage.value.server_auth => Purpose::Serving,
         _ => Purpose::Client,
     }

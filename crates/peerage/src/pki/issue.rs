@@ -30,6 +30,8 @@ pub enum Purpose {
     Serving,
     /// A client's side of TLS.
     Client,
+    /// Either side: an etcd member shows the certificate that it serves with when it asks itself.
+    Both,
 }
 
 /// A name that a serving certificate is good for.
@@ -239,14 +241,18 @@ fn set_usages(params: &mut CertificateParams, purpose: Purpose) {
                 KeyUsagePurpose::CrlSign,
             ];
         }
-        Purpose::Serving | Purpose::Client => {
+        Purpose::Serving | Purpose::Client | Purpose::Both => {
             params.is_ca = IsCa::ExplicitNoCa;
             params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-            params.extended_key_usages = vec![if purpose == Purpose::Serving {
-                ExtendedKeyUsagePurpose::ServerAuth
-            } else {
-                ExtendedKeyUsagePurpose::ClientAuth
-            }];
+            let (serving, client) = (
+                ExtendedKeyUsagePurpose::ServerAuth,
+                ExtendedKeyUsagePurpose::ClientAuth,
+            );
+            params.extended_key_usages = match purpose {
+                Purpose::Serving => vec![serving],
+                Purpose::Both => vec![serving, client],
+                _ => vec![client],
+            };
             params.use_authority_key_identifier_extension = true;
         }
     }

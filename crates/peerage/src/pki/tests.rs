@@ -70,7 +70,7 @@ fn a_new_directory_has_all_pairs_with_their_purposes_and_names() {
                 "kube-apiserver-etcd-client",
                 "etcd-ca"
             ),
-            row("etcd-server", Purpose::Serving, "etcd-server", "etcd-ca"),
+            row("etcd-server", Purpose::Both, "etcd-server", "etcd-ca"),
             row(
                 "front-proxy-client",
                 Purpose::Client,
@@ -338,4 +338,23 @@ fn of_several_kubeconfigs_the_first_that_is_there_counts() {
         let default = kubeconfig::default_file();
         assert_eq!(kubeconfig::first_file(empty), Ok(default), "{empty:?}");
     }
+}
+
+#[test]
+fn an_etcds_pair_may_be_shown_on_either_side_and_a_servers_on_one() {
+    let (_temp, pki) = new();
+    pki.create(&Plan::default(), false).unwrap();
+    let usages = |name: &str| {
+        let usages = inspect::usages(&std::fs::read_to_string(pki.certificate(name)).unwrap());
+        let usages = usages.unwrap();
+        (usages.serving, usages.client)
+    };
+    assert_eq!(usages("etcd-server"), (true, true));
+    assert_eq!(usages("apiserver"), (true, false));
+    assert_eq!(usages("front-proxy-client"), (false, true));
+    assert_eq!(
+        pki.renew(|it| it.name == "etcd-server", false).unwrap(),
+        ["etcd-server"]
+    );
+    assert_eq!(usages("etcd-server"), (true, true));
 }

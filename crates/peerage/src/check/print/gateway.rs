@@ -13,15 +13,11 @@ pub(super) const PKI: &str = "/etc/kubernetes/pki";
 /// The gateway's flags as a sidecar.
 pub(super) fn flags(facts: &Facts) -> Vec<String> {
     let mut flags = vec![format!("--upstream=https://127.0.0.1:{BEHIND}")];
-    let hosts = match facts.hosts() {
-        hosts if hosts.is_empty() => vec![PLACEHOLDER.to_owned()],
-        hosts => hosts,
+    let servers = match facts.behind() {
+        servers if servers.is_empty() => vec![format!("{PLACEHOLDER}:{BEHIND}")],
+        servers => servers,
     };
-    flags.extend(
-        hosts
-            .iter()
-            .map(|it| format!("--peer=https://{it}:{BEHIND}")),
-    );
+    flags.extend(servers.iter().map(|it| format!("--peer=https://{it}")));
     let rest = [
         ("secure-port", SECURE_PORT.to_string()),
         ("tls-cert-file", format!("{PKI}/apiserver.crt")),
@@ -48,7 +44,7 @@ fn steps(begins: &str, file: &str, last: &str) -> String {
         "# `peerage gateway` beside the kube-apiserver of this host: it takes port {SECURE_PORT}, where clients are. As root:\n\
          # 1. Here: leave out the --peer that is this host{file}.\n\
          #    A server that has not moved to {BEHIND} yet is at {SECURE_PORT} until then.\n\
-         # 2. See that the flags are good: sed -n 's/^{begins}\\(--[^ ]*\\).*/\\1/p' FILE | xargs peerage gateway --print-config\n\
+         # 2. See that the flags are good: peerage gateway --print-config $(sed -n 's/^{begins}\\(--[^ ]*\\).*/\\1/p' FILE)\n\
          # 3. Give the kube-apiserver --secure-port={BEHIND}, and its probes that port.\n\
          # 4. {last}\n\
          # It reads keys that root alone may read, as kube-apiserver does.\n"

@@ -205,33 +205,143 @@ fn a_server_without_an_address_in_its_lease_has_that_by_which_it_was_named() {
     }
 }
 
-#[test]
-fn a_gateway_that_was_named_is_nobodys_peer() {
+/// What a gateway says on its own address.
+fn says(url: &str, listening: &str, beside: Option<&str>) -> crate::check::world::Gateway {
+    let debug = serde_json::json!({
+        "server": "gateway", "listening": listening, "beside": beside,
+        "peers": [{"id": "named", "address": "127.0.0.1:7444"}],
+    });
+    crate::check::world::Gateway {
+        url: url.to_owned(),
+        ready: Err(String::new()),
+        debug: Ok(crate::client::Answer {
+            status: http::StatusCode::OK,
+            headers: http::HeaderMap::new(),
+            body: debug.to_string().into(),
+        }),
+        metrics: Err(String::new()),
+    }
+}
+
+/// What is printed of peers, given that of those who were named the second is a gateway.
+fn peers_printed(
+    named: [&str; 2],
+    leases: &[Lease],
+    told: &[crate::check::world::Gateway],
+) -> (Vec<String>, String) {
     let mut facts = Facts {
-        gateways: vec!["10.0.0.9:6443".to_owned(), "10.0.0.8:6443".to_owned()],
+        gateways: behind::find(vec![named[1].to_owned()], told),
         ..Facts::default()
     };
-    let named = ["10.0.0.1:6443", "10.0.0.9:6443", "10.0.0.8:6443"];
-    facts.take_addresses(&[], named.map(str::to_owned).into_iter());
-    assert_eq!(facts.addresses, ["10.0.0.1:6443"]);
-    for what in [What::StaticPod, What::Systemd, What::NetworkPolicy] {
-        let shown = text(what, &facts);
-        let of_gateways = shown
-            .lines()
-            .filter(|it| it.contains("10.0.0.9") || it.contains("10.0.0.8"));
-        let of_gateways: Vec<&str> = of_gateways.collect();
-        let [line] = of_gateways[..] else {
-            panic!("{of_gateways:#?}");
-        };
-        assert!(
-            line.starts_with("# Left out, because a gateway is "),
-            "{line}"
-        );
+    facts.take_addresses(leases, named.map(str::to_owned).into_iter());
+    let peer = |flag: String| flag.strip_prefix("--peer=https://").map(str::to_owned);
+    let peers = gateway::flags(&facts).into_iter().filter_map(peer);
+    let shown = text(What::NetworkPolicy, &facts);
+    for what in [What::StaticPod, What::Systemd] {
+        assert!(text(what, &facts).starts_with(shown.lines().next().unwrap()));
     }
-    // Who names gateways alone has named no server.
-    facts.addresses.clear();
-    facts.take_addresses(&[], ["10.0.0.9:6443".to_owned()].into_iter());
-    facts.as_named.clear();
+    (peers.collect(), shown)
+}
+
+#[test]
+fn the_server_behind_a_gateway_that_was_named_is_a_peer() {
+    let lease = Lease {
+        address: Some("10.0.0.2:6444".to_owned()),
+        ..Lease::default()
+    };
+    let own = "http://127.0.0.1:10440";
+    let both = &["10.0.0.1:6444", "10.0.0.2:6444"][..];
+    let second = &both[1..];
+    for (gateway, leases, told, peers, comment) in [
+        // The recipe's own layout.
+        (
+            "10.0.0.1:6443",
+            &[][..],
+            &[][..],
+            both,
+            "taken to be at 10.0.0.1:6444",
+        ),
+        (
+            "10.0.0.1:7443",
+            &[],
+            &[],
+            second,
+            "Left out, because a gateway is",
+        ),
+        // All servers are known.
+        (
+            "10.0.0.1:6443",
+            std::slice::from_ref(&lease),
+            &[],
+            second,
+            "Left out, because a gateway is",
+        ),
+        // The gateway says it.
+        (
+            "10.0.0.1:6443",
+            &[],
+            &[says(own, "0.0.0.0:6443", Some("named"))],
+            &["10.0.0.1:7444", "10.0.0.2:6444"],
+            "it says, is at 10.0.0.1:7444",
+        ),
+        (
+            "10.0.0.1:7443",
+            &[],
+            &[
+                says("http://10.0.0.9:1", "0.0.0.0:7443", None),
+                says(own, "10.0.0.1:7443", Some("10.0.0.1:6444")),
+            ],
+            both,
+            "it says, is at 10.0.0.1:6444",
+        ),
+        // It is nobody else's address that leads to its own host.
+        (
+            "127.0.1.1:6443",
+            &[],
+            &[says(own, "127.0.1.1:6443", Some("127.0.1.1:6444"))],
+            &["10.0.0.2:6444", "127.0.1.1:6444"],
+            "it says, is at 127.0.1.1:6444",
+        ),
+        (
+            "10.0.0.1:6443",
+            &[],
+            &[says(own, "10.0.0.1:6443", None)],
+            second,
+            "it is a balancer",
+        ),
+        // That is no address, or of another gateway.
+        (
+            "10.0.0.1:6443",
+            &[],
+            &[says(own, "0.0.0.0:6443", Some("a\nb"))],
+            both,
+            "taken to be at",
+        ),
+        (
+            "10.0.0.1:6443",
+            &[],
+            &[says(own, "10.0.0.5:6443", None)],
+            both,
+            "taken to be at",
+        ),
+    ] {
+        let (found, shown) = peers_printed(["10.0.0.2:6444", gateway], leases, told);
+        assert_eq!(found, peers, "{gateway} {told:?}");
+        let first = shown.lines().next().unwrap();
+        assert!(
+            first.starts_with("# ") && first.contains(comment),
+            "{first}"
+        );
+        let policy = yaml(&shown);
+        let allowed = policy["spec"]["egress"].as_array().unwrap().len();
+        assert_eq!(allowed, peers.len(), "{shown}");
+    }
+    // Who names a gateway alone, which may be anywhere, has named no server.
+    let mut facts = Facts {
+        gateways: behind::find(vec!["10.0.0.9:7443".to_owned()], &[]),
+        ..Facts::default()
+    };
+    facts.take_addresses(&[], ["10.0.0.9:7443".to_owned()].into_iter());
     let shown = text(What::StaticPod, &facts);
     assert!(
         shown.contains(&format!("--peer=https://{PLACEHOLDER}:")),
