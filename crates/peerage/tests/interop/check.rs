@@ -138,6 +138,15 @@ async fn real_servers_without_the_flags_fail_until_a_gateway_stands_before_them(
         .start()
         .await;
     let (older, newer) = (plane.server("older"), plane.server("newer"));
+    // As before an upgrade, when there is none but the older version.
+    let (code, report) = run(plane.pki(), &words("check", &[older.url()])).await;
+    assert!(items(&report, "fail").is_empty(), "{report:#}");
+    assert_eq!(code, 1, "{report:#}");
+    assert_has(
+        &items(&report, "warn"),
+        &format!("proxy of {}: the gate ", older.address()),
+    );
+
     let (code, report) = run(plane.pki(), &words("check", &[older.url(), newer.url()])).await;
     assert_eq!(code, 2, "{report:#}");
     let failed = items(&report, "fail");
@@ -157,6 +166,18 @@ async fn real_servers_without_the_flags_fail_until_a_gateway_stands_before_them(
         tokio::join!(ours::start(&plane, at_older), ours::start(&plane, at_newer));
     serves_group(&at_older.client("admin"), "storagemigration.k8s.io").await;
     let admin = format!("--gateway=http://{}", at_older.admin);
+    let servers = [older.url(), newer.url(), admin.clone()];
+    let (code, report) = run(pki, &words("check", &servers)).await;
+    assert!(items(&report, "fail").is_empty(), "{report:#}");
+    assert!(code <= 1, "{report:#}");
+    for server in [older, newer] {
+        let expected = format!(
+            "proxy of {}: clients come through the gateway",
+            server.address()
+        );
+        assert_has(&items(&report, "pass"), &expected);
+    }
+
     let all = [at_older.url(), at_newer.url(), admin];
     let (code, report) = run(pki, &words("check", &all)).await;
     assert!(items(&report, "fail").is_empty(), "{report:#}");
