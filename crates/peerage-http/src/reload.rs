@@ -120,7 +120,7 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         if bytes == self.current.load().bytes {
             return Ok(false);
         }
-        if !stay(&self.files, &bytes)? {
+        if !stay(&self.files, &bytes, || std::thread::sleep(SETTLE))? {
             // Somebody is writing them. The next look is soon.
             return Ok(false);
         }
@@ -307,10 +307,14 @@ struct ReadError {
     source: std::io::Error,
 }
 
-/// Whether the files were `bytes` already a moment ago and nobody writes them. Blocks for that moment.
-fn stay(files: &[PathBuf], bytes: &[Vec<u8>]) -> Result<bool, BoxError> {
+/// Whether the files are still `bytes` after a while and nobody wrote them meanwhile.
+fn stay(
+    files: &[PathBuf],
+    bytes: &[Vec<u8>],
+    while_passes: impl FnOnce(),
+) -> Result<bool, BoxError> {
     let before = stamps(files);
-    std::thread::sleep(SETTLE);
+    while_passes();
     Ok(read_all(files)? == bytes && stamps(files) == before)
 }
 
@@ -360,33 +364,27 @@ mod tests {
 
     #[test]
     fn a_file_that_is_being_written_is_believed_when_it_is_whole() {
-        use std::io::Write as _;
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("n");
-        std::fs::write(&path, "1").unwrap();
-        let value = Arc::new(Reloading::load("number", vec![path.clone()], number).unwrap());
-        let (stop, stopped) = std::sync::mpsc::channel::<()>();
-        let (begins, begun) = std::sync::mpsc::channel();
+        let file = dir.path().join("n");
         // Each half of it is a number as well.
-        let writer = std::thread::spawn(move || {
-            while stopped.try_recv() != Err(std::sync::mpsc::TryRecvError::Disconnected) {
-                let mut file = std::fs::File::create(&path).unwrap();
-                for digit in ["1", "2", "3"] {
-                    file.write_all(digit.as_bytes()).unwrap();
-                    std::thread::sleep(Duration::from_millis(3));
-                }
-                let _ = begins.send(());
-            }
-        });
-        begun.recv().unwrap();
-        for _ in 0..10 {
-            value.reload();
-            assert!([1, 123].contains(&*value.get()), "{}", value.get());
-        }
-        drop(stop);
-        writer.join().unwrap();
-        value.reload();
-        assert_eq!(*value.get(), 123);
+        std::fs::write(&file, "12").unwrap();
+        let (files, half) = ([file.clone()], vec![b"12".to_vec()]);
+        let stays =
+            |bytes: &[Vec<u8>], meanwhile: &dyn Fn()| stay(&files, bytes, meanwhile).unwrap();
+        assert!(!stays(&half, &|| std::fs::write(&file, "123").unwrap()));
+        // The same bytes, written anew.
+        let later = std::time::SystemTime::now() + Duration::from_secs(1);
+        let touch = || {
+            std::fs::File::options()
+                .write(true)
+                .open(&file)
+                .unwrap()
+                .set_modified(later)
+                .unwrap()
+        };
+        let whole = vec![b"123".to_vec()];
+        assert!(!stays(&whole, &touch));
+        assert!(stays(&whole, &|| {}));
     }
 
     #[test]

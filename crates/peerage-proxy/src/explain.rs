@@ -66,7 +66,11 @@ fn pass_on(
     let ordered = front.order(info, &nobody, false, ranked.collect());
     let order: Vec<Arc<Peer>> = match ordered {
         Ok(ordered) => ordered.into_iter().map(|(_, peer)| peer).collect(),
-        Err(_) => able.clone(),
+        Err(refused) => {
+            explanation.answer = "unsure".to_owned();
+            explanation.explanation = format!("503: {refused}");
+            return;
+        }
     };
     let choice = order.first();
     let choice = choice.and_then(|first| front.choice(info, &able, first));

@@ -106,12 +106,34 @@ async fn runtime_class(call: &Call, pod: &Value) -> Result<(), ApiError> {
     }
 }
 
+/// Why an object of another kind is not known.
+enum FindError {
+    /// It is there, in a form that is not read here.
+    Unreadable(ApiError),
+    /// The store did not say.
+    Store(ApiError),
+}
+
+impl From<ApiError> for FindError {
+    fn from(error: ApiError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<FindError> for ApiError {
+    fn from(error: FindError) -> Self {
+        match error {
+            FindError::Unreadable(error) | FindError::Store(error) => error,
+        }
+    }
+}
+
 /// An object of another kind, by its name within the kind (`namespace/name` or `name`).
 async fn find(
     call: &Call,
     (group, version, plural): (&str, &str, &str),
     name: &str,
-) -> Result<Option<Value>, ApiError> {
+) -> Result<Option<Value>, FindError> {
     let Some(place) = call
         .api()
         .resources
@@ -128,7 +150,10 @@ async fn find(
     };
     match object.unreadable() {
         // What it says may be a no.
-        Some(reason) => Err(unreadable_of(plural, &place.prefix, &object, reason)),
+        Some(reason) => {
+            let unreadable = unreadable_of(plural, &place.prefix, &object, reason);
+            Err(FindError::Unreadable(unreadable))
+        }
         None => Ok(object.parse()),
     }
 }

@@ -259,9 +259,8 @@ impl Connections {
                 Ok(Err(status)) => status,
                 Err(_) => return Err(self.late()),
             };
-            if has_no_answer(&status) {
-                *lock(&self.trouble) = Some(in_words(&status));
-            }
+            // A no is an answer too.
+            *lock(&self.trouble) = has_no_answer(&status).then(|| in_words(&status));
             if !renewed && self.renew(&status, sent) {
                 renewed = true;
                 continue;

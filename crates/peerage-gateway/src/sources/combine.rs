@@ -101,7 +101,7 @@ impl Choice {
         let (mut places, mut next) = (MAX_PEERS, self.from);
         let mut keeps = vec![false; entries.len()];
         for (rank, mut those) in ranks.into_iter().enumerate() {
-            if those.len() > places && rank >= FILE {
+            if those.len() > places && places > 0 && rank >= FILE {
                 let turn = |at: &usize| self.order.hash_one(&entries[*at].address);
                 those.sort_by_cached_key(turn);
                 let begin = those.partition_point(|at| turn(at) < self.from);
@@ -456,6 +456,21 @@ mod tests {
         assert_eq!(ids.len(), MAX_PEERS);
         assert!(ids.contains(&"10.0.0.1:1") && ids.contains(&"10.0.0.2:1"));
         assert!(!ids.contains(&"10.0.0.3:1"), "the file comes first");
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_takes_turns_although_others_get_no_place() {
+        let file: Vec<_> = (0..450)
+            .map(|n| at(&format!("127.{}.{}.1:1", n / 250, n % 250)))
+            .collect();
+        let dns = [at("10.0.0.3:1")];
+        let (mut choice, mut seen) = (Choice::default(), HashSet::new());
+        for _ in 0..5 {
+            let combined = combine([("file", &file[..]), ("dns", &dns)], &choice);
+            seen.extend(combined.records.iter().map(|it| it.id.clone()));
+            choice.from = combined.next.unwrap();
+        }
+        assert_eq!(seen.len(), file.len());
     }
 
     #[test]

@@ -106,10 +106,15 @@ async fn connections_that_a_server_is_closing_are_limited_too_and_the_oldest_end
     for _ in 0..30 {
         let watch = timeout(LONG, upstream.send(get("/watch"))).await.unwrap();
         watches.push(watch.unwrap().into_body());
-        let now = server.connected.load(Ordering::Relaxed);
         let stats = upstream.stats();
         assert!(stats.closing <= 4 && stats.connections <= 4, "{stats:?}");
-        assert!(now <= 4 + 4 + 1, "{now} are connected");
+        // The server hears of it later than we do.
+        let few = async {
+            while server.connected.load(Ordering::Relaxed) > 4 + 4 + 1 {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(LONG, few).await.unwrap();
     }
     for watch in &mut watches {
         let event = timeout(LONG, watch.frame()).await.unwrap();
@@ -173,8 +178,7 @@ async fn a_server_that_allows_no_requests_costs_one_connection_and_no_wait() {
     let upstream = upstream(server.address, ca.client_tls());
     let error = timeout(LONG, upstream.send(get("/"))).await.unwrap();
     let error = error.unwrap_err();
-    assert_eq!(error.reason(), "handshake", "{error:?}");
-    assert!(!error.sent());
+    assert!(!error.sent(), "{error:?}");
     let accepted = server.accepted.load(Ordering::Relaxed);
     assert!(accepted <= 2, "{accepted} connections for one request");
     let many = (0..50).map(|_| upstream.send(get("/")));

@@ -168,6 +168,8 @@ mod tests {
             .collect();
         let (early, usual) = (LEAST, RHYTHM.interval);
         assert_eq!(waits, [early, usual, early, usual, early]);
+        // The round before that was not brought forward.
+        schedule.finished(true, now, 0.5);
         schedule.finished(false, now, 0.5);
         schedule.connection_ended(now);
         assert_eq!(schedule.due() - now, RHYTHM.retry, "not while rounds fail");

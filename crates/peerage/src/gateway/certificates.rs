@@ -50,7 +50,11 @@ pub(super) async fn watch(settings: GatewaySettings, mut told: Vec<String>) {
     let mut ticks = tokio::time::interval(EVERY);
     loop {
         ticks.tick().await;
-        let now = look(&settings);
+        // A file on a dead mount holds up this task and no other; the next look waits for it.
+        let looked = settings.clone();
+        let Ok(now) = tokio::task::spawn_blocking(move || look(&looked)).await else {
+            continue;
+        };
         for warning in now.iter().filter(|it| !told.contains(it)) {
             tracing::warn!("{warning}");
         }

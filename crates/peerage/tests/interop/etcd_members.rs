@@ -147,7 +147,6 @@ async fn a_member_that_hangs_is_given_up_for_another_in_time() {
     .await;
     let took = since.elapsed();
     eprintln!("measured: another was asked after {took:?}");
-    assert!(took > Duration::from_secs(1), "it asked another anyway");
     assert!(took < GIVEN_UP + BUSY, "{took:?}");
 }
 

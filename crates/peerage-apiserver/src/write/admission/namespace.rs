@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::cache::CachedObject;
 use crate::call::Call;
 use crate::error::ApiError;
+use crate::write::admission::FindError;
 use crate::write::{exists, unreadable_of};
 
 /// Namespaces that are never deleted.
@@ -93,10 +94,10 @@ pub(super) async fn is_open(call: &Call, new: &Value) -> Result<(), ApiError> {
         Ok(Some(found)) => refuse_terminating(call, new, &found),
         Ok(None) => Err(ApiError::not_found(&served.resource, namespace)),
         // It is there and stays, whatever it says.
-        Err(unread) if unread.code() == 500 && IMMORTAL.contains(&namespace) => Ok(()),
+        Err(FindError::Unreadable(_)) if IMMORTAL.contains(&namespace) => Ok(()),
         // Where there is one of that name nothing is made, whatever the namespace says.
-        Err(unread) if unread.code() == 500 => Err(taken(call, new).await?.unwrap_or(unread)),
-        Err(error) => Err(error),
+        Err(FindError::Unreadable(error)) => Err(taken(call, new).await?.unwrap_or(error)),
+        Err(FindError::Store(error)) => Err(error),
     }
 }
 

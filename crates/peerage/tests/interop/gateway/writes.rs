@@ -184,7 +184,14 @@ async fn a_gateway_says_when_it_starts_where_writes_go_and_what_that_costs() {
         ),
     ] {
         let log = log(way);
-        let said: Vec<&str> = log.lines().filter(|it| it.contains("--writes=")).collect();
+        let said: Vec<&str> = log
+            .lines()
+            .filter(|it| {
+                ["newest", "local"]
+                    .iter()
+                    .any(|policy| it.contains(costs(policy)))
+            })
+            .collect();
         assert!(
             said.len() == 1 && said[0].ends_with(costs(policy)),
             "{name}: {said:?}"

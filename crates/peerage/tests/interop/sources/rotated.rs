@@ -205,7 +205,7 @@ async fn authorities_are_rotated_without_a_restart_of_the_gateway_or_a_lost_stre
     let both =
         ["old-ca.crt", "new-ca.crt"].map(|it| std::fs::read_to_string(pki.file(it)).unwrap());
     std::fs::write(pki.file("ca.crt"), both.concat()).unwrap();
-    let users: Vec<String> = (0..12).map(|number| format!("operator-{number}")).collect();
+    let users: Vec<String> = (0..24).map(|number| format!("operator-{number}")).collect();
     for user in &users {
         pki.client(user, user, &["system:masters"]);
     }
