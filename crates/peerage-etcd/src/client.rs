@@ -52,7 +52,7 @@ pub struct EtcdOptions {
     /// The bounds of a request, checked before it is sent.
     pub limits: Limits,
     /// The largest answer that is taken, and the largest batch of a watch; what is larger is
-    /// [`StoreError::TooLarge`]. As etcd's own client has it unless said otherwise.
+    /// [`StoreError::AnswerTooLarge`]. As etcd's own client has it unless said otherwise.
     pub max_answer: usize,
 }
 

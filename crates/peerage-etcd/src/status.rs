@@ -102,9 +102,7 @@ fn by_code(code: Code, message: &str) -> StoreError {
             StoreError::Invalid { reason }
         }
         Code::PermissionDenied | Code::Unauthenticated => StoreError::Denied { reason },
-        Code::OutOfRange if message.starts_with(ANSWER_TOO_LARGE) => {
-            StoreError::TooLarge { size: 0, limit: 0 }
-        }
+        Code::OutOfRange if message.starts_with(ANSWER_TOO_LARGE) => StoreError::AnswerTooLarge,
         Code::DataLoss => StoreError::Corrupt { reason },
         // The server did not begin.
         Code::ResourceExhausted if message == TOO_MANY_REQUESTS => StoreError::Exhausted {

@@ -32,6 +32,9 @@ pub enum StoreError {
         /// The most that is taken.
         limit: usize,
     },
+    /// What was asked for is more than is read at once. Ask for less.
+    #[error("the answer is larger than what is read of one")]
+    AnswerTooLarge,
     /// A transaction has more operations than the store takes.
     #[error("a transaction of {ops} operations or compares; at most {limit} are taken")]
     TooManyOps {

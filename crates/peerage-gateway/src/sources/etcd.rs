@@ -230,10 +230,8 @@ async fn read(store: &dyn Store, keys: &KeyRange, from: Bytes) -> Result<Part, T
                 part.take(page);
                 limit = (limit * 2).min(PAGE);
             }
-            Err(Trouble::Read(StoreError::TooLarge { .. })) if limit > 1 => {
-                limit = 1.max(limit / 8)
-            }
-            Err(Trouble::Read(StoreError::TooLarge { .. })) => {
+            Err(Trouble::Read(StoreError::AnswerTooLarge)) if limit > 1 => limit = 1.max(limit / 8),
+            Err(Trouble::Read(StoreError::AnswerTooLarge)) => {
                 let key = ask(store, RangeRequest::new(rest).limit(1).keys_only()).await?;
                 part.pass_over(key);
             }

@@ -17,13 +17,12 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use super::known::MOST;
+use crate::sources::LeaseUser;
 
 /// Leases that are asked for at a time.
 const PAGE: usize = 500;
 /// How often; some pages may have little that is of use.
 const PAGES: usize = 2 * MOST / PAGE;
-use crate::sources::LeaseUser;
-
 /// For a list, and for the head of a watch.
 pub(super) const DEADLINE: Duration = Duration::from_secs(10);
 /// Leases have about a kilobyte.
