@@ -62,7 +62,9 @@ async fn every_kind_that_a_real_server_stores_is_compared() {
         let client = both.real().client("admin");
         let answer = client.send(&Outgoing::get_as(path, AGGREGATED)).await;
         let document = answer.unwrap().json();
-        for kind in stored(&document) {
+        // Those of `example.com` are other tests' definitions.
+        let built_in = |kind: &String| !kind.contains("example.com/");
+        for kind in stored(&document).into_iter().filter(built_in) {
             found += 1;
             if !rows.contains(&kind) {
                 missing.push(kind);
