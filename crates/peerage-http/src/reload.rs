@@ -103,7 +103,8 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Looks at the files once. Blocks for as long as reading them takes.
+    /// Looks at the files once. Blocks for as long as reading them takes, and when they have changed for the moment in which
+    /// they have to stay as they are.
     pub fn reload(&self) -> Reloaded {
         if self.files.is_empty() {
             return Reloaded::Unchanged;

@@ -241,13 +241,23 @@ impl Front {
         able: &[Arc<Peer>],
         first: &Peer,
     ) -> Option<&'static str> {
-        let differs = |of: &dyn Fn(&Peer) -> bool| able.iter().any(|it| !of(it));
         if able.len() < 2 {
             return None;
         }
+        let differs = |of: &dyn Fn(&Peer) -> bool| able.iter().any(|it| !of(it));
+        let tier = |it: &Peer| {
+            let rank = it.health.rank();
+            (!rank.usable(), rank.tier())
+        };
         let writes = self.options.writes == Writes::Newest && is_write(info.verb());
         if info.is_resource_request() && writes && differs(&|it| it.version() == first.version()) {
             return Some("the newest (--writes=newest)");
+        }
+        if able
+            .iter()
+            .all(|it| it.id == first.id || tier(it) > tier(first))
+        {
+            return Some("the only one that is ready and has not failed just now");
         }
         if self.is_beside(first) {
             return Some("the one beside this gateway (--upstream)");
@@ -490,6 +500,9 @@ mod tests {
         assert!(beside.contains("beside"), "{beside}");
         world.front.options.writes = Writes::Local;
         assert_ne!(choice(&world, "PUT", POD, 1), newest);
+        world.servers[0].health.set_ready(false);
+        let ready = choice(&world, "GET", POD, 1).unwrap();
+        assert!(ready.contains("is ready"), "{ready}");
         world.servers.pop();
         assert_eq!(choice(&world, "GET", POD, 0), None);
     }

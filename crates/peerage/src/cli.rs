@@ -144,12 +144,9 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Typed, ParseErr
 /// A key of a file that no flag has for a name, with the flag that was meant most likely: clap knows it, as it does on the
 /// command line.
 fn with_guess(error: SettingsError, command: &clap::Command, subcommand: &str) -> Failure {
-    let SettingsError::ConfigKey { key, problem, .. } = &error else {
+    let SettingsError::UnknownKey { key, .. } = &error else {
         return error.into();
     };
-    if problem != words::NO_FLAG {
-        return error.into();
-    }
     let typed = [
         "peerage".to_owned(),
         subcommand.to_owned(),

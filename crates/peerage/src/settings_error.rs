@@ -40,6 +40,16 @@ pub enum SettingsError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A key of the configuration file is the name of no flag.
+    #[error("{}, {place}, key {key}: no flag has that name; `--help` lists them", path.display())]
+    UnknownKey {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        place: Place,
+        /// The key.
+        key: String,
+    },
     /// A flag that kube-apiserver has and that cannot be left out silently.
     #[error("--{name} is not there: {instead}")]
     Refused {

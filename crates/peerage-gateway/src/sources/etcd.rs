@@ -11,25 +11,23 @@
 //! Invariants: what cannot be read as an endpoint costs its own key; an etcd that does not answer takes nothing away;
 //! what is read at a time is bounded in keys, in bytes and in requests.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+mod endpoints;
+mod parts;
+
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::StreamExt as _;
 use peerage_etcd::EtcdStore;
-use peerage_proxy::record::registered::{self, ENDPOINTS};
-use peerage_store::{
-    KeyRange, KeyValue, RangeRequest, RangeResponse, Revision, Store, StoreError, WatchRequest,
-    WatchStream,
-};
+use peerage_proxy::record::registered::ENDPOINTS;
+use peerage_store::{KeyRange, KeyValue, Store, StoreError, WatchRequest, WatchStream};
 use rand::RngExt as _;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::moves::{ANEW, Moves};
-use super::proven::{Proven, normal};
+use super::EtcdSource;
+use super::proven::Proven;
 use super::publish::Publisher;
-use super::{EtcdSource, Found, LONGEST_ID};
+use endpoints::Endpoints;
+use parts::{MOST, PAGE, Parts, read};
 
 /// How often the keys are read although nothing is said to have changed.
 const EVERY: Duration = Duration::from_secs(10);
@@ -41,16 +39,8 @@ const GIVE_UP: Duration = Duration::from_millis(4500);
 const GATHER: Duration = Duration::from_millis(50);
 /// Between reads that fail.
 const RETRY: Duration = Duration::from_secs(2);
-/// Keys that are asked for at a time.
-const PAGE: usize = 500;
-/// Keys that are read at a time; more than so many are a mistake.
-const MOST: usize = 5000;
-/// Requests of one read.
-const REQUESTS: usize = 100;
 /// The largest answer that is taken. An endpoint has less than a kilobyte.
 const LARGEST: usize = 2 << 20;
-/// How long a part of the keys is read before another one.
-const PART: Duration = Duration::from_secs(300);
 
 /// Follows the keys for ever.
 pub(super) async fn follow(source: EtcdSource, proven: Proven, mut publisher: Publisher) {
@@ -150,123 +140,6 @@ impl Trouble {
     }
 }
 
-/// Some keys: all from one on, up to another.
-struct Part {
-    kvs: Vec<KeyValue>,
-    /// Keys whose values are too large to be read.
-    oversize: Vec<Bytes>,
-    revision: Revision,
-    from: Bytes,
-    /// Where the next part begins; none if this is the last one.
-    to: Option<Bytes>,
-}
-
-impl Part {
-    fn count(&self) -> usize {
-        self.kvs.len() + self.oversize.len()
-    }
-
-    fn covers(&self, key: &Bytes) -> bool {
-        *key >= self.from && self.to.as_ref().is_none_or(|to| key < to)
-    }
-
-    fn is_one_of_several(&self, all: &KeyRange) -> bool {
-        self.from != all.start() || self.to.is_some()
-    }
-}
-
-/// Which part of the keys is read.
-struct Parts {
-    first: Bytes,
-    from: Bytes,
-    next: Option<Bytes>,
-    since: Instant,
-}
-
-impl Parts {
-    fn new(first: Bytes) -> Parts {
-        Parts {
-            from: first.clone(),
-            first,
-            next: None,
-            since: Instant::now(),
-        }
-    }
-
-    /// Where to begin: where it was begun before, for a while. After the last part comes the first one.
-    fn from(&mut self, now: Instant) -> Bytes {
-        if now.saturating_duration_since(self.since) >= PART {
-            self.since = now;
-            self.from = self.next.take().unwrap_or_else(|| self.first.clone());
-        }
-        self.from.clone()
-    }
-
-    fn was_read(&mut self, part: Part) {
-        self.next = part.to;
-    }
-}
-
-/// Reads keys page by page, from one on, as many as are read at a time.
-async fn read(store: &dyn Store, keys: &KeyRange, from: Bytes) -> Result<Part, Trouble> {
-    let mut part = Part {
-        kvs: Vec::new(),
-        oversize: Vec::new(),
-        revision: 0,
-        from: from.clone(),
-        to: Some(from),
-    };
-    let mut limit = PAGE;
-    for _ in 0..REQUESTS {
-        let Some(at) = part.to.clone().filter(|_| part.count() < MOST) else {
-            break;
-        };
-        let rest = match keys.end() {
-            Some(end) => KeyRange::between(at, end.clone()),
-            None => KeyRange::from(at),
-        };
-        match ask(store, RangeRequest::new(rest.clone()).limit(limit)).await {
-            Ok(page) => {
-                part.take(page);
-                limit = (limit * 2).min(PAGE);
-            }
-            Err(Trouble::Read(StoreError::AnswerTooLarge)) if limit > 1 => limit = 1.max(limit / 8),
-            Err(Trouble::Read(StoreError::AnswerTooLarge)) => {
-                let key = ask(store, RangeRequest::new(rest).limit(1).keys_only()).await?;
-                part.pass_over(key);
-            }
-            Err(trouble) => return Err(trouble),
-        }
-    }
-    Ok(part)
-}
-
-impl Part {
-    fn take(&mut self, page: RangeResponse) {
-        self.came_to(&page);
-        self.kvs.extend(page.kvs);
-    }
-
-    /// The key of a value that is too large.
-    fn pass_over(&mut self, page: RangeResponse) {
-        self.came_to(&page);
-        self.oversize.extend(page.kvs.into_iter().map(|kv| kv.key));
-    }
-
-    fn came_to(&mut self, page: &RangeResponse) {
-        if self.revision == 0 {
-            self.revision = page.revision;
-        }
-        let last = page.kvs.last().filter(|_| page.more);
-        self.to = last.map(|kv| [&*kv.key, &[0]].concat().into());
-    }
-}
-
-async fn ask(store: &dyn Store, request: RangeRequest) -> Result<RangeResponse, Trouble> {
-    let answer = timeout(WAIT, store.range(request)).await;
-    Ok(answer.map_err(|_| Trouble::Late)??)
-}
-
 async fn open(store: &dyn Store, request: WatchRequest) -> Result<WatchStream, Trouble> {
     let opened = timeout(WAIT, store.watch(request)).await;
     let opened = opened.map_err(|_| Trouble::UnwatchedLate)?;
@@ -302,110 +175,17 @@ async fn changed(watch: &mut Option<WatchStream>, gather: Duration) -> Vec<KeyVa
     }
 }
 
-/// What is remembered from read to read.
-#[derive(Default)]
-struct Endpoints {
-    /// What is registered, by key: in the part that was read last, and elsewhere of servers that have answered lately.
-    known: BTreeMap<Bytes, Found>,
-    moves: Moves,
-    /// What was registered when the keys were last read.
-    registered: Vec<Found>,
-    /// Of IDs that two servers have: what one of them took down, and when.
-    gone: HashMap<Arc<str>, (Found, Instant)>,
-    /// Keys whose fault was told.
-    told: HashSet<Bytes>,
-}
-
-impl Endpoints {
-    /// Notes where servers were between two reads.
-    fn pass(&mut self, written: &[KeyValue], now: Instant) {
-        for found in written.iter().filter_map(|kv| endpoint(kv).ok()) {
-            if let Some(id) = found.id.filter(|id| self.moves.knows(id)) {
-                self.moves.note(&id, &found.address, now);
-            }
-        }
-    }
-
-    fn take(
-        &mut self,
-        part: &Part,
-        proven: &HashSet<String>,
-        publisher: &mut Publisher,
-        now: Instant,
-    ) -> (Vec<Found>, usize) {
-        let has_answered = |found: &Found| proven.contains(&normal(&found.address));
-        self.known
-            .retain(|key, found| !part.covers(key) && has_answered(found));
-        let too_large = "its value is larger than any endpoint";
-        let mut bad: Vec<_> = part.oversize.iter().map(|key| (key, too_large)).collect();
-        for kv in &part.kvs {
-            match endpoint(kv) {
-                Ok(found) => drop(self.known.insert(kv.key.clone(), found)),
-                Err(why) => bad.push((&kv.key, why)),
-            }
-        }
-        let still: HashSet<&Bytes> = bad.iter().map(|(key, _)| *key).collect();
-        self.told.retain(|key| still.contains(key));
-        for (key, why) in &bad {
-            if self.told.insert((*key).clone()) {
-                publisher.skipped(&String::from_utf8_lossy(key), why);
-            }
-        }
-        let skipped = bad.len();
-        let servers = self.known.values().cloned().collect();
-        (self.tell(servers, now), skipped)
-    }
-
-    /// The servers that follow from what is registered now and was before.
-    fn tell(&mut self, mut servers: Vec<Found>, now: Instant) -> Vec<Found> {
-        self.miss(&servers, now);
-        self.registered.clone_from(&servers);
-        servers.extend(self.gone.values().map(|(found, _)| found.clone()));
-        let ids: HashSet<Arc<str>> = servers.iter().filter_map(|it| it.id.clone()).collect();
-        self.moves.keep(|id| ids.contains(id));
-        let servers = servers.into_iter();
-        servers
-            .flat_map(|found| self.moves.servers(found, now))
-            .collect()
-    }
-
-    /// Notes what is registered no more although another server may be there that has the same ID.
-    fn miss(&mut self, servers: &[Found], now: Instant) {
-        let there: HashSet<&Arc<str>> = servers.iter().filter_map(|it| it.id.as_ref()).collect();
-        let is_there = |id: &Arc<str>| there.contains(id);
-        for found in std::mem::take(&mut self.registered) {
-            if let Some(id) = found.id.clone()
-                && !is_there(&id)
-                && self.moves.are_two(&id, now)
-            {
-                self.gone.insert(id, (found, now));
-            }
-        }
-        self.gone
-            .retain(|id, (_, since)| !is_there(id) && now.saturating_duration_since(*since) < ANEW);
-    }
-}
-
-fn endpoint(kv: &KeyValue) -> Result<Found, &'static str> {
-    let (id, address) =
-        registered::read_endpoint(&kv.value).ok_or("it is no endpoint of a kube-apiserver")?;
-    if id.is_empty() {
-        return Err("it names no server");
-    }
-    if id.len() > LONGEST_ID {
-        return Err("its server ID is longer than any name (253 bytes)");
-    }
-    let address = address.ok_or("it has no address with a port")?;
-    Ok(Found {
-        id: Some(id),
-        ..Found::at(address)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::collections::HashSet;
+    use std::sync::Arc;
+
+    use super::super::proven::normal;
     use super::super::publish::State;
+    use super::super::{Found, LONGEST_ID};
+    use super::endpoints::endpoint;
+    use super::parts::PART;
     use super::*;
     use peerage_store::StoreExt as _;
     use peerage_store::memory::{MemoryOptions, MemoryStore};

@@ -32,9 +32,6 @@ const ALIASES: [(&str, &str); 2] = [
     ("peer-key-file", "proxy-client-key-file"),
 ];
 
-/// What is wrong with a key of the file that is no flag.
-pub const NO_FLAG: &str = "no flag has that name; `--help` lists them";
-
 /// Names the file that holds more flags.
 const CONFIG: &str = "config";
 
@@ -125,7 +122,12 @@ impl Words {
             };
             flags.accept(&name).map_err(|e| wrong(e.to_string()))?;
             if !flags.is_known(&name) {
-                return Err(wrong(NO_FLAG.to_owned()));
+                let path = path.clone();
+                return Err(SettingsError::UnknownKey {
+                    path,
+                    place,
+                    key: name,
+                });
             }
             if on_command_line.contains(name.as_str()) {
                 continue;

@@ -127,16 +127,7 @@ async fn a_real_pair_with_its_own_proxy_works_and_is_told_what_that_leaves_out()
 
 #[tokio::test]
 async fn real_servers_without_the_flags_fail_until_a_gateway_stands_before_them() {
-    let spec = |version: String, name: &str| {
-        versions::kube_apiserver(&version)
-            .named(name)
-            .gate("UnknownVersionInteroperabilityProxy=false")
-    };
-    let plane = ControlPlane::on(Backend::Etcd("3.6"))
-        .server(spec(versions::older(), "older"))
-        .server(spec(versions::newer(), "newer"))
-        .start()
-        .await;
+    let plane = versions::pair_without_own_proxies().await;
     let (older, newer) = (plane.server("older"), plane.server("newer"));
     // As before an upgrade, when there is none but the older version.
     let (code, report) = run(plane.pki(), &words("check", &[older.url()])).await;

@@ -43,9 +43,7 @@ struct World {
 /// A server that ends watches when it is told to stop. By default it goes on with them until they end or a minute is over,
 /// which is what it does here too when `PEERAGE_INTEROP_PATIENT` is set.
 fn spec(version: &str, name: &str) -> ApiserverSpec {
-    let own_proxy_off = "UnknownVersionInteroperabilityProxy=false";
-    let server = versions::kube_apiserver(version).named(name);
-    let server = server.gate(own_proxy_off);
+    let server = versions::without_own_proxy(version, name);
     match std::env::var_os("PEERAGE_INTEROP_PATIENT") {
         Some(_) => server,
         None => server.flags(&["--shutdown-watch-termination-grace-period=1s"]),

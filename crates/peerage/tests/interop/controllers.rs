@@ -34,14 +34,11 @@ struct World {
 impl World {
     /// With the newer server, and another like it that the gateway knows nothing of, as `change` has them.
     async fn start(change: impl Fn(ApiserverSpec) -> ApiserverSpec) -> World {
-        let older = versions::kube_apiserver(&versions::older()).named("older");
-        let newer = versions::kube_apiserver(&versions::newer()).named("newer");
-        let off = "UnknownVersionInteroperabilityProxy=false";
-        let hidden = versions::kube_apiserver(&versions::newer()).named("hidden");
+        let newer = |name| change(versions::without_own_proxy(&versions::newer(), name));
         let plane = ControlPlane::on(Backend::Etcd("3.6"))
-            .server(older.gate(off))
-            .server(change(newer.gate(off)))
-            .server(change(hidden.gate(off)))
+            .server(versions::without_own_proxy(&versions::older(), "older"))
+            .server(newer("newer"))
+            .server(newer("hidden"))
             .start()
             .await;
         let gateway = Gateway::beside(plane.server("older")).peer(plane.server("newer"));

@@ -27,9 +27,7 @@ impl Logs for Gateways {
 pub(crate) static GATEWAYS: Shared<Gateways> = Shared::new(|| {
     Box::pin(async {
         let spec = |version: String, name: &str| {
-            versions::kube_apiserver(&version)
-                .named(name)
-                .gate("UnknownVersionInteroperabilityProxy=false")
+            versions::without_own_proxy(&version, name)
                 .token("bobs-token", "bob", &["devs"])
                 .token("roots-token", "root", &["system:masters"])
         };

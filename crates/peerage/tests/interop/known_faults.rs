@@ -4,9 +4,7 @@
 //! Which fault is shown by which test, here and elsewhere, is in docs/known-faults.md; a test names the public report.
 //! Servers that misbehave are made up (`peerage_testkit::odd`); everybody else is real.
 
-use peerage_testkit::kube::{
-    Apiserver, Backend, ControlPlane, Gateway, Logs, RunningGateway, Shared,
-};
+use peerage_testkit::kube::{Apiserver, ControlPlane, Gateway, Logs, RunningGateway, Shared};
 use peerage_testkit::wire::{Answer, Outgoing};
 use serde_json::Value;
 use tokio::sync::RwLock;
@@ -40,15 +38,7 @@ impl Logs for Fronts {
 
 static FRONTS: Shared<Fronts> = Shared::new(|| {
     Box::pin(async {
-        let spec = |version: String, name: &str| {
-            let spec = versions::kube_apiserver(&version).named(name);
-            spec.gate("UnknownVersionInteroperabilityProxy=false")
-        };
-        let plane = ControlPlane::on(Backend::Etcd("3.6"))
-            .server(spec(versions::older(), "older"))
-            .server(spec(versions::newer(), "newer"))
-            .start()
-            .await;
+        let plane = versions::pair_without_own_proxies().await;
         let (older, newer) = (plane.server("older"), plane.server("newer"));
         let (beside_older, beside_newer, balancer) = tokio::join!(
             start(&plane, Gateway::beside(older).peer(newer)),

@@ -3,7 +3,7 @@
 //! A version with `*` is made by the newest kube-apiserver that says it is older (`--emulated-version`), which needs no
 //! program of its own.
 
-use peerage_testkit::kube::{Apiserver, ApiserverSpec, KubeApiserver};
+use peerage_testkit::kube::{Apiserver, ApiserverSpec, Backend, ControlPlane, KubeApiserver};
 
 /// What only the newer version serves.
 pub(crate) const NEWER_ONLY: &str = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
@@ -42,6 +42,21 @@ pub(crate) fn kube_apiserver(version: &str) -> ApiserverSpec {
         Some(emulated) => KubeApiserver::of(NEWEST).emulating(emulated),
         None => KubeApiserver::of(version),
     }
+}
+
+/// The same, with a host name and without its own proxy.
+pub(crate) fn without_own_proxy(version: &str, name: &str) -> ApiserverSpec {
+    let server = kube_apiserver(version).named(name);
+    server.gate("UnknownVersionInteroperabilityProxy=false")
+}
+
+/// The pair on one etcd, `older` and `newer`, without their own proxies.
+pub(crate) async fn pair_without_own_proxies() -> ControlPlane {
+    ControlPlane::on(Backend::Etcd("3.6"))
+        .server(without_own_proxy(&older(), "older"))
+        .server(without_own_proxy(&newer(), "newer"))
+        .start()
+        .await
 }
 
 /// The minor version of a version.

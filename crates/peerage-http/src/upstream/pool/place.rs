@@ -43,7 +43,7 @@ pub(in crate::upstream) enum Sender {
 pub(in crate::upstream) struct Place {
     pool: Arc<Pool>,
     vitals: Arc<Vitals>,
-    /// Whether the connection is this request's alone for now.
+    /// Whether no other request comes on the connection before this one's answer has begun.
     alone: bool,
     /// The connection to give back, if it is HTTP/1.1.
     back: Option<Http1>,

@@ -87,8 +87,8 @@ async fn a_server_that_was_found_wrong_gets_no_user_before_it_has_said_better() 
     assert_eq!(answer.text(), "wrong");
 }
 
-#[tokio::test]
-async fn a_server_that_lists_what_others_serve_is_found_out() {
+/// Before a newer server and an older one that lists what only the newer serves.
+async fn before_one_that_lists_too_much() -> (Gateway, FakePeer, FakePeer) {
     let pki = Pki::new();
     let newer = FakePeer::start(&pki, "newer", &documents::core(), &documents::new()).await;
     let older = FakePeer::start(&pki, "older", &documents::core(), &documents::new()).await;
@@ -100,6 +100,12 @@ async fn a_server_that_lists_what_others_serve_is_found_out() {
         async move { answer }
     });
     let gateway = Gateway::ready(&pki, &[&newer, &older], None).await;
+    (gateway, newer, older)
+}
+
+#[tokio::test]
+async fn a_server_that_lists_what_others_serve_is_found_out() {
+    let (gateway, _newer, _older) = before_one_that_lists_too_much().await;
     for _ in 0..20 {
         let answer = gateway.get("/apis/new.example.com/v1/widgets", "*/*").await;
         assert_eq!(answer.text(), "newer");
@@ -117,17 +123,7 @@ async fn a_server_that_lists_what_others_serve_is_found_out() {
 /// One custom resource that comes or goes must not make all that was found out about the others forgotten.
 #[tokio::test]
 async fn what_was_found_out_about_one_group_outlives_a_change_of_another() {
-    let pki = Pki::new();
-    let newer = FakePeer::start(&pki, "newer", &documents::core(), &documents::new()).await;
-    let older = FakePeer::start(&pki, "older", &documents::core(), &documents::new()).await;
-    older.on_probe(|request| {
-        let answer = match request.uri().path() {
-            "/apis/new.example.com/v1" => text(StatusCode::NOT_FOUND, "404 page not found\n"),
-            _ => text(StatusCode::FORBIDDEN, "no"),
-        };
-        async move { answer }
-    });
-    let gateway = Gateway::ready(&pki, &[&newer, &older], None).await;
+    let (gateway, _newer, older) = before_one_that_lists_too_much().await;
     for round in 1..4 {
         let mut more = documents::new();
         let name = format!("crd{round}.example.com");

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use peerage_testkit::daemon::{DaemonSpec, Ready};
-use peerage_testkit::kube::{Apiserver, Backend, ControlPlane, ports};
+use peerage_testkit::kube::{Apiserver, ControlPlane, ports};
 use peerage_testkit::pki::Pki;
 use peerage_testkit::wire::Outgoing;
 use serde_json::json;
@@ -107,14 +107,7 @@ async fn would_be_created(plane: &ControlPlane, collection: &str, object: &str) 
 
 #[tokio::test]
 async fn what_is_printed_is_taken_by_those_whom_it_is_for() {
-    let off = "UnknownVersionInteroperabilityProxy=false";
-    let older = versions::kube_apiserver(&versions::older()).named("older");
-    let newer = versions::kube_apiserver(&versions::newer()).named("newer");
-    let plane = ControlPlane::on(Backend::Etcd("3.6"))
-        .server(older.gate(off))
-        .server(newer.gate(off))
-        .start()
-        .await;
+    let plane = versions::pair_without_own_proxies().await;
     let pki = as_kubeadm_names_them(plane.pki(), plane.directory());
     let pod = print("static-pod", &plane).await;
     let unit = print("systemd", &plane).await;

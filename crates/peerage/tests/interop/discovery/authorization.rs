@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use peerage_testkit::cluster::until;
-use peerage_testkit::kube::{Apiserver, Backend, ControlPlane, Gateway, RunningGateway};
+use peerage_testkit::kube::{Apiserver, ControlPlane, Gateway, RunningGateway};
 use peerage_testkit::wire::{AGGREGATED, Outgoing};
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, sleep};
@@ -110,15 +110,7 @@ async fn noticed(name: &str, gateway: &Apiserver, taken: Instant) -> Duration {
 
 #[tokio::test]
 async fn a_right_that_is_taken_away_counts_no_longer_than_it_is_remembered() {
-    let spec = |version: String, name: &str| {
-        let spec = versions::kube_apiserver(&version).named(name);
-        spec.gate("UnknownVersionInteroperabilityProxy=false")
-    };
-    let plane = ControlPlane::on(Backend::Etcd("3.6"))
-        .server(spec(versions::older(), "older"))
-        .server(spec(versions::newer(), "newer"))
-        .start()
-        .await;
+    let plane = versions::pair_without_own_proxies().await;
     let servers = ["older", "newer"].map(|name| plane.server(name));
     let (at_once, later) = tokio::join!(
         both(&plane, &["--discovery-authorization-ttl=0"]),

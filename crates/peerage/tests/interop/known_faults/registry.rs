@@ -34,15 +34,7 @@ async fn serving(gateway: &RunningGateway) -> Vec<String> {
 /// addresses that users may write.
 #[tokio::test]
 async fn a_late_address_is_used_and_a_forged_one_learns_nothing() {
-    let spec = |version: String, name: &str| {
-        let spec = versions::kube_apiserver(&version).named(name);
-        spec.gate("UnknownVersionInteroperabilityProxy=false")
-    };
-    let plane = ControlPlane::on(Backend::Etcd("3.6"))
-        .server(spec(versions::older(), "older"))
-        .server(spec(versions::newer(), "newer"))
-        .start()
-        .await;
+    let plane = versions::pair_without_own_proxies().await;
     let (older, newer) = (plane.server("older"), plane.server("newer"));
     let_gateways_read(older).await;
     // An impostor: its certificate has the right name, by an authority that nobody knows.

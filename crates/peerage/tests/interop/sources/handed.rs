@@ -26,9 +26,7 @@ fn own(plane: &ControlPlane, version: &str, name: &str) -> ApiserverSpec {
         // Without it a server that stops waits a minute for its watches.
         "--shutdown-watch-termination-grace-period=1s".to_owned(),
     ];
-    let spec = versions::kube_apiserver(version).named(name);
-    spec.gate("UnknownVersionInteroperabilityProxy=false")
-        .flags(&flags.each_ref().map(String::as_str))
+    versions::without_own_proxy(version, name).flags(&flags.each_ref().map(String::as_str))
 }
 
 /// A dry run of a create: served, or to be sent again; never "there is no such thing".

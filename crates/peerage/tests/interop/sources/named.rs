@@ -19,8 +19,7 @@ async fn every_address_of_a_name_is_a_server_and_a_name_that_is_none_costs_nothi
     let older = plane.server("older");
     let port = older.address().port();
     let second = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), port));
-    let spec = versions::kube_apiserver(&versions::newer()).named("second");
-    let spec = spec.gate("UnknownVersionInteroperabilityProxy=false");
+    let spec = versions::without_own_proxy(&versions::newer(), "second");
     let spec = spec.at(second).flags(&["--bind-address=127.0.0.2"]);
     let second = plane.start(spec).await;
 
