@@ -135,6 +135,8 @@ pub(crate) struct Heard {
     pub(crate) core: Part,
     /// Of `/apis`.
     pub(crate) groups: Part,
+    /// What it said to serve when they came.
+    pub(crate) version: Option<ApiVersion>,
     /// How many of the APIs listed the peer turned out not to serve itself.
     pub(crate) not_own: usize,
     /// Both, without those, with the index over them.
@@ -410,6 +412,7 @@ mod tests {
         Heard {
             core: part(),
             groups: part(),
+            version: None,
             not_own: 0,
             served: Arc::default(),
             checked: now,

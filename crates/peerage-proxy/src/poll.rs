@@ -111,6 +111,8 @@ enum RoundError {
     Disbelieved(String),
     #[error("it has not said yet whom it takes requests for, so no request is sent to it: {0}")]
     Unsaid(String),
+    #[error("it is not ready and lists less than before, as a server does that starts")]
+    Starting,
 }
 
 impl RoundError {
@@ -120,15 +122,26 @@ impl RoundError {
             RoundError::Document { source, .. } => source.reason(),
             RoundError::Disbelieved(_) => "disbelieved",
             RoundError::Unsaid(_) => "unsaid",
+            RoundError::Starting => "starting",
+        }
+    }
+
+    /// The flag to look at, to be put behind what is said.
+    fn flag(&self) -> &'static str {
+        match self.reason() {
+            "tls_name" => " (a gateway's --peer-server-name)",
+            "tls_issuer" => " (--peer-ca-file for servers and peers)",
+            _ => "",
         }
     }
 
     fn kind(&self) -> TroubleKind {
         match self {
             RoundError::Fetch { source, .. } => source.kind(),
-            RoundError::Document { .. } | RoundError::Disbelieved(_) | RoundError::Unsaid(_) => {
-                TroubleKind::Other
-            }
+            RoundError::Document { .. }
+            | RoundError::Disbelieved(_)
+            | RoundError::Unsaid(_)
+            | RoundError::Starting => TroubleKind::Other,
         }
     }
 }
@@ -177,9 +190,25 @@ async fn try_round(
         }
         (Err(error), _) | (_, Err(error)) => return Err(error),
     };
+    if let Some(old) = &old
+        && is_starting(peer, old, &core, &groups)
+    {
+        return Err(RoundError::Starting);
+    }
     publish(asker, peer, lists, old.as_deref(), core, groups).await;
     openapi::refresh(shared, peer, link, own_id).await;
     Ok(())
+}
+
+/// Whether the peer lists less than before because it has not found all that it serves yet: kube-apiserver answers before
+/// it has read the definitions of custom resources and the APIServices. Another version may have less for good.
+fn is_starting(peer: &Peer, old: &Heard, core: &Part, groups: &Part) -> bool {
+    let lists_all = |part: &Part, old: &Part| {
+        Arc::ptr_eq(&part.list, &old.list) || part.list.lists_all_of(&old.list)
+    };
+    !peer.health.is_ready()
+        && peer.version() == old.version
+        && !(lists_all(core, &old.core) && lists_all(groups, &old.groups))
 }
 
 /// Asks `/readyz`, which is also the half-open probe of the breaker.
@@ -419,6 +448,7 @@ async fn publish(
     let served = served(asker, lists, old, own, &core, &groups);
     peer.set_documents(Heard {
         served: Arc::new(served),
+        version: peer.version(),
         not_own,
         changed: checked,
         checked,
@@ -489,7 +519,7 @@ fn report(shared: &Shared, peer: &Peer, error: &RoundError) {
     let reason = error.reason();
     shared.metrics.sync_error();
     peer.counts.error(reason);
-    let (kind, text) = (error.kind(), chain(error));
+    let (kind, text) = (error.kind(), chain(error) + error.flag());
     if peer.trouble().is_none_or(|before| before.kind != kind) {
         // Who answers there may be another one than before.
         shared.changed.notify_one();

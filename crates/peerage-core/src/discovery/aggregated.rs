@@ -63,6 +63,19 @@ impl ApiGroupDiscoveryList {
         self.items.iter().find(|group| group.name() == name)
     }
 
+    /// Whether every resource that the other document lists is in this one, too.
+    #[must_use]
+    pub fn lists_all_of(&self, other: &Self) -> bool {
+        other.items.iter().all(|group| {
+            let here = self.group(group.name());
+            group.versions.iter().all(|version| {
+                let here = here.and_then(|it| it.version(&version.version));
+                let mut resources = version.resources.iter();
+                resources.all(|it| here.is_some_and(|here| here.resource(&it.resource).is_some()))
+            })
+        })
+    }
+
     fn append_after_type(&self, bytes: &mut Vec<u8>) {
         let items = self.items.iter().map(|group| super::to_json(&**group));
         append_items(bytes, items);

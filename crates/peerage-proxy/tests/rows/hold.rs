@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use http::StatusCode;
 use peerage_proxy::{Clock, DebugPeers, MAX_PEERS, PeerRecord};
 
 use super::support::*;
@@ -83,6 +84,52 @@ async fn row_05_a_crashed_peers_apis_are_stale_and_503_until_the_hold_time_ends(
     world.set_records(vec![record]);
     world.until_state("apiserver-new", "crashed").await;
     assert_held_then_forgotten(&world, &hands, Duration::from_secs(600)).await;
+}
+
+/// kube-apiserver answers before it has found its custom resources and aggregated APIs.
+#[tokio::test]
+async fn what_a_server_lists_while_it_starts_takes_nothing_away_from_what_it_listed_before() {
+    let (world, peer, _) = pair(&Hands::new()).await;
+    let serving = StatusCode::OK;
+    assert_eq!(world.get(WIDGETS).await.status, serving);
+
+    let rounds = |peer: &FakePeer| {
+        peer.polls()
+            .iter()
+            .filter(|it| it.target == "/apis")
+            .count()
+    };
+    peer.set_ready(StatusCode::INTERNAL_SERVER_ERROR);
+    peer.set_apis(Document::of(&documents::old()));
+    peer.polled("/apis", rounds(&peer) + 3).await;
+    assert_eq!(world.get(WIDGETS).await.status, serving);
+    assert_eq!(freshness(&world).await.as_deref(), Some("Current"));
+    let metrics = world.metrics();
+    assert!(metrics.contains(r#"reason="starting""#), "{metrics}");
+
+    // More is news at once.
+    let mut more = documents::new();
+    let mut group = more["items"][0].clone();
+    group["metadata"]["name"] = "more.example.com".into();
+    more["items"].as_array_mut().unwrap().push(group);
+    peer.set_apis(Document::of(&more));
+    world
+        .until("more is listed", |debug| {
+            debug.peers.iter().all(|it| it.error.is_none())
+        })
+        .await;
+
+    // What it does not list once it is ready it does not have.
+    peer.set_apis(Document::of(&documents::old()));
+    peer.set_ready(StatusCode::OK);
+    peer.polled("/apis", rounds(&peer) + 2).await;
+    let gone = async {
+        while world.get(WIDGETS).await.status != StatusCode::NOT_FOUND {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(10), gone).await;
+    waited.expect("the server is ready and does not list it any more");
 }
 
 #[tokio::test]
