@@ -21,6 +21,7 @@ mod combine;
 mod dns;
 mod etcd;
 mod file;
+mod kinds;
 mod leases;
 mod moves;
 mod proven;
@@ -45,6 +46,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use dns::DnsName;
 pub use file::{EntryError, listed, server_address};
+pub use kinds::{Finding, FindingKind, SourceName};
 
 use combine::{Choice, Combined, combine};
 use proven::Proven;
@@ -137,7 +139,7 @@ impl Found {
 /// The sources at work. They end when this is dropped.
 pub struct Sources {
     records: watch::Receiver<Arc<[PeerRecord]>>,
-    states: Vec<(&'static str, watch::Receiver<State>)>,
+    states: Vec<(SourceName, watch::Receiver<State>)>,
     findings: watch::Receiver<Arc<[Finding]>>,
     troubles: Troubles,
     proven: Proven,
@@ -145,23 +147,12 @@ pub struct Sources {
     _tasks: DropGuard,
 }
 
-/// Something that sources say of servers and that cannot be right.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    /// A metric label.
-    pub kind: &'static str,
-    /// Whom it is about.
-    pub servers: Vec<String>,
-    /// What it is, and what to do about it.
-    pub message: String,
-}
-
 /// A source as `/debug/peers` shows it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DebugSource {
     /// Which one.
-    pub name: &'static str,
+    pub name: SourceName,
     /// How many servers its list in force has.
     pub servers: usize,
     /// Entries that were passed over.
@@ -180,35 +171,35 @@ impl Sources {
         let troubles = Troubles::default();
         let proven = Proven::default();
         let fixed: Arc<[Found]> = options.fixed.into();
-        let first = combine([("flags", &*fixed)], &Choice::default());
+        let first = combine([(SourceName::Flags, &*fixed)], &Choice::default());
         let (records, followed) = watch::channel(first.records);
         let (found, findings) = watch::channel(first.findings);
         let mut states = Vec::new();
-        let mut publisher = |name: &'static str| {
+        let mut publisher = |name: SourceName| {
             let (publisher, state) = Publisher::new(name, changed.clone(), troubles.clone());
             states.push((name, state));
             publisher
         };
         let mut reloads = Vec::new();
-        // In the order in which they are believed: what a person wrote, then what lives for seconds, then the rest.
-        publisher("flags").found(fixed.to_vec(), 0);
+        // In the order in which they are believed.
+        publisher(SourceName::Flags).found(fixed.to_vec(), 0);
         let spawn = Spawner(stop.clone());
         if let Some(path) = options.file {
-            spawn.run(file::follow(path, publisher("file")));
+            spawn.run(file::follow(path, publisher(SourceName::File)));
         }
         if let Some(etcd) = options.etcd {
             reloads.extend(etcd.options.reloads());
-            let publisher = publisher("etcd").keeps_who_answers(proven.clone());
+            let publisher = publisher(SourceName::Etcd).keeps_who_answers(proven.clone());
             spawn.run(etcd::follow(etcd, proven.clone(), publisher));
         }
         if let Some(leases) = options.leases {
             reloads.extend(leases.tls.reloads());
-            let publisher = publisher("leases").keeps_who_answers(proven.clone());
+            let publisher = publisher(SourceName::Leases).keeps_who_answers(proven.clone());
             let source = leases::follow(leases, followed.clone(), proven.clone(), publisher);
             spawn.run(source);
         }
         if !options.names.is_empty() {
-            spawn.run(dns::follow(options.names, publisher("dns")));
+            spawn.run(dns::follow(options.names, publisher(SourceName::Dns)));
         }
         let combiner = Arc::new(Combiner {
             states: states.clone(),
@@ -254,9 +245,8 @@ impl Sources {
     #[must_use]
     pub fn debug(&self) -> Vec<DebugSource> {
         let now = Instant::now();
-        let describe = |(name, state): &(&'static str, _)| {
-            describe(name, &watch::Receiver::borrow(state), now)
-        };
+        let describe =
+            |(name, state): &(SourceName, _)| describe(*name, &watch::Receiver::borrow(state), now);
         self.states.iter().map(describe).collect()
     }
 
@@ -284,7 +274,7 @@ impl Sources {
             let said = state.wait_for(|state| state.heard.is_some() || state.trouble.is_some());
             if timeout_at(deadline, said).await.is_err() {
                 tracing::warn!(
-                    source = name,
+                    source = name.as_str(),
                     "a source of servers has not answered yet; starting without it"
                 );
             }
@@ -292,7 +282,7 @@ impl Sources {
     }
 }
 
-fn describe(name: &'static str, state: &State, now: Instant) -> DebugSource {
+fn describe(name: SourceName, state: &State, now: Instant) -> DebugSource {
     DebugSource {
         name,
         servers: state.servers.len(),
@@ -315,7 +305,7 @@ impl Spawner {
 
 /// Folds what the sources say into one list, whenever one says something new.
 struct Combiner {
-    states: Vec<(&'static str, watch::Receiver<State>)>,
+    states: Vec<(SourceName, watch::Receiver<State>)>,
     changed: Arc<Notify>,
     /// Locked while a list is made, so that the last one that is published is the newest.
     published: Mutex<Published>,
@@ -382,10 +372,9 @@ impl Published {
             records, findings, ..
         } = combined;
         let before = self.to_people.borrow().clone();
-        // How many there are too many may change from moment to moment.
-        let was_told = |it: &Finding| match it.kind {
-            "too_many" | "more" => before.iter().any(|old| old.kind == it.kind),
-            _ => before.contains(it),
+        let was_told = |it: &Finding| match it.kind.is_count() {
+            true => before.iter().any(|old| old.kind == it.kind),
+            false => before.contains(it),
         };
         for finding in findings.iter().filter(|it| !was_told(it)) {
             troubles.found(finding);

@@ -18,7 +18,7 @@ use peerage_core::shown::counted;
 use peerage_proxy::{MAX_PEERS, PeerRecord};
 
 use super::proven::normal;
-use super::{Finding, Found};
+use super::{Finding, FindingKind, Found, SourceName};
 
 /// Findings that are told; of more, how many.
 const MOST_FINDINGS: usize = 50;
@@ -44,7 +44,7 @@ pub(super) struct Choice {
 
 /// Folds the lists of all sources.
 pub(super) fn combine<'a>(
-    sources: impl IntoIterator<Item = (&'static str, &'a [Found])>,
+    sources: impl IntoIterator<Item = (SourceName, &'a [Found])>,
     choice: &Choice,
 ) -> Combined {
     let mut folded = Folded::default();
@@ -65,7 +65,7 @@ pub(super) fn combine<'a>(
     {
         findings.truncate(MOST_FINDINGS);
         findings.push(Finding {
-            kind: "more",
+            kind: FindingKind::More,
             servers: Vec::new(),
             message: format!("and {more} more such contradictions"),
         });
@@ -74,7 +74,7 @@ pub(super) fn combine<'a>(
     let next = (named > MAX_PEERS).then(|| choice.choose(&mut entries));
     if next.is_some() {
         findings.push(Finding {
-            kind: "too_many",
+            kind: FindingKind::TooMany,
             servers: Vec::new(),
             message: format!(
                 "{} are named and no more than {MAX_PEERS} are asked: those on the command line, those that have answered \
@@ -94,14 +94,12 @@ pub(super) fn combine<'a>(
 impl Choice {
     /// Leaves as many entries as there are places; returns where the next turn begins.
     fn choose(&self, entries: &mut Vec<Entry>) -> u64 {
-        let mut ranks: [Vec<usize>; 4] = Default::default();
-        for (at, entry) in entries.iter().enumerate() {
-            ranks[self.rank(entry)].push(at);
-        }
         let (mut places, mut next) = (MAX_PEERS, self.from);
         let mut keeps = vec![false; entries.len()];
-        for (rank, mut those) in ranks.into_iter().enumerate() {
-            if those.len() > places && places > 0 && rank >= FILE {
+        for rank in Rank::ALL {
+            let of_rank = |at: &usize| self.rank(&entries[*at]) == rank;
+            let mut those: Vec<usize> = (0..entries.len()).filter(of_rank).collect();
+            if those.len() > places && places > 0 && rank >= Rank::Written {
                 let turn = |at: &usize| self.order.hash_one(&entries[*at].address);
                 those.sort_by_cached_key(turn);
                 let begin = those.partition_point(|at| turn(at) < self.from);
@@ -118,20 +116,29 @@ impl Choice {
         next
     }
 
-    fn rank(&self, entry: &Entry) -> usize {
+    fn rank(&self, entry: &Entry) -> Rank {
         match entry.source {
-            "flags" => FLAGS,
-            _ if self.proven.contains(&entry.address) => PROVEN,
-            "file" => FILE,
-            _ => OTHERS,
+            SourceName::Flags => Rank::Typed,
+            _ if self.proven.contains(&entry.address) => Rank::Proven,
+            SourceName::File => Rank::Written,
+            SourceName::Etcd | SourceName::Leases | SourceName::Dns => Rank::Found,
         }
     }
 }
 
-const FLAGS: usize = 0;
-const PROVEN: usize = 1;
-const FILE: usize = 2;
-const OTHERS: usize = 3;
+/// Whose turn it is for the places that there are.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Typed,
+    Proven,
+    /// From here on those who have no place take turns.
+    Written,
+    Found,
+}
+
+impl Rank {
+    const ALL: [Rank; 4] = [Rank::Typed, Rank::Proven, Rank::Written, Rank::Found];
+}
 
 #[derive(Default)]
 struct Folded {
@@ -148,13 +155,13 @@ struct Entry {
     record: PeerRecord,
     /// In one spelling.
     address: String,
-    source: &'static str,
+    source: SourceName,
     /// The server ID, if a source gave one.
     id: Option<Arc<str>>,
 }
 
 impl Folded {
-    fn take(&mut self, source: &'static str, found: &Found) {
+    fn take(&mut self, source: SourceName, found: &Found) {
         let address = normal(&found.address);
         if let Some(&at) = self.by_address.get(&address) {
             return self.meet_at_address(at, found);
@@ -171,7 +178,7 @@ impl Folded {
         }
     }
 
-    fn add(&mut self, source: &'static str, found: &Found, id: Arc<str>, address: String) {
+    fn add(&mut self, source: SourceName, found: &Found, id: Arc<str>, address: String) {
         let at = self.entries.len();
         let id = self.name(id, &found.address);
         self.by_address.insert(address.clone(), at);
@@ -215,7 +222,7 @@ impl Folded {
         };
         if let Some((old, new)) = other {
             self.findings.push(Finding {
-                kind: "one_address_two_ids",
+                kind: FindingKind::OneAddressTwoIds,
                 servers: vec![old.to_string(), new.to_string()],
                 message: format!(
                     "{} is said to be the address of {old} and of {new}: one of them is gone and the address changed \
@@ -237,7 +244,7 @@ impl Folded {
         let first = &self.entries[at].record;
         let first_address = first.address.as_ref().map_or("", |it| it.as_str());
         self.findings.push(Finding {
-            kind: "one_id_two_addresses",
+            kind: FindingKind::OneIdTwoAddresses,
             servers: vec![first_address.to_owned(), found.address.to_string()],
             message: format!(
                 "two servers have the ID {id}, at {first_address} and at {}: most likely they have one host name, and \
@@ -270,6 +277,7 @@ impl Entry {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use SourceName::{Dns, Etcd, File, Flags, Leases};
     use proptest::prelude::*;
 
     fn at(address: &str) -> Found {
@@ -283,13 +291,17 @@ mod tests {
         }
     }
 
-    fn shown(sources: &[(&'static str, Vec<Found>)]) -> (Vec<String>, Vec<&'static str>) {
+    fn shown(sources: &[(SourceName, Vec<Found>)]) -> (Vec<String>, Vec<&'static str>) {
         let lists = sources.iter().map(|(name, list)| (*name, &**list));
         let combined = combine(lists, &Choice::default());
         let show = |r: &PeerRecord| format!("{} {}", r.id, r.address.as_ref().unwrap());
         (
             combined.records.iter().map(show).collect(),
-            combined.findings.iter().map(|it| it.kind).collect(),
+            combined
+                .findings
+                .iter()
+                .map(|it| it.kind.as_str())
+                .collect(),
         )
     }
 
@@ -297,7 +309,7 @@ mod tests {
     fn servers_are_told_apart_by_address_and_by_id() {
         type Case = (
             &'static str,
-            Vec<(&'static str, Vec<Found>)>,
+            Vec<(SourceName, Vec<Found>)>,
             &'static [&'static str],
             &'static [&'static str],
         );
@@ -305,9 +317,9 @@ mod tests {
             (
                 "one address in several spellings is one server, under its first name",
                 vec![
-                    ("flags", vec![at("10.0.0.1:6443"), at("A.example:6443")]),
+                    (Flags, vec![at("10.0.0.1:6443"), at("A.example:6443")]),
                     (
-                        "leases",
+                        Leases,
                         vec![
                             named("apiserver-a", "[::ffff:10.0.0.1]:6443"),
                             named("b", "a.EXAMPLE:6443"),
@@ -323,8 +335,8 @@ mod tests {
             (
                 "an id that was given with an address keeps that address",
                 vec![
-                    ("flags", vec![named("apiserver-a", "127.0.0.1:6444")]),
-                    ("leases", vec![named("apiserver-a", "10.0.0.1:6443")]),
+                    (Flags, vec![named("apiserver-a", "127.0.0.1:6444")]),
+                    (Leases, vec![named("apiserver-a", "10.0.0.1:6443")]),
                 ],
                 &["apiserver-a 127.0.0.1:6444"],
                 &[],
@@ -332,7 +344,7 @@ mod tests {
             (
                 "two servers of one id in one source are both asked, and told",
                 vec![(
-                    "etcd",
+                    Etcd,
                     vec![named("a", "10.0.0.1:1"), named("a", "10.0.0.2:1")],
                 )],
                 &["a 10.0.0.1:1", "a@10.0.0.2:1 10.0.0.2:1"],
@@ -341,7 +353,7 @@ mod tests {
             (
                 "one address under two ids is asked once, and told",
                 vec![(
-                    "leases",
+                    Leases,
                     vec![named("a", "10.0.0.1:1"), named("b", "10.0.0.1:1")],
                 )],
                 &["a 10.0.0.1:1"],
@@ -350,8 +362,8 @@ mod tests {
             (
                 "an id that is written like the address of another server does not hide that one",
                 vec![
-                    ("file", vec![named("10.0.0.1:6443", "b:1")]),
-                    ("flags", vec![at("10.0.0.1:6443")]),
+                    (File, vec![named("10.0.0.1:6443", "b:1")]),
+                    (Flags, vec![at("10.0.0.1:6443")]),
                 ],
                 &[
                     "10.0.0.1:6443 b:1",
@@ -362,8 +374,8 @@ mod tests {
             (
                 "nor does one that comes after it",
                 vec![
-                    ("flags", vec![at("10.0.0.1:6443")]),
-                    ("file", vec![named("10.0.0.1:6443", "b:1")]),
+                    (Flags, vec![at("10.0.0.1:6443")]),
+                    (File, vec![named("10.0.0.1:6443", "b:1")]),
                 ],
                 &["10.0.0.1:6443 10.0.0.1:6443", "10.0.0.1:6443@b:1 b:1"],
                 &[],
@@ -371,9 +383,9 @@ mod tests {
             (
                 "an id that a later source gives to a known address is known from then on",
                 vec![
-                    ("flags", vec![at("10.0.0.1:1")]),
-                    ("etcd", vec![named("a", "10.0.0.1:1")]),
-                    ("leases", vec![named("a", "10.0.0.9:1")]),
+                    (Flags, vec![at("10.0.0.1:1")]),
+                    (Etcd, vec![named("a", "10.0.0.1:1")]),
+                    (Leases, vec![named("a", "10.0.0.9:1")]),
                 ],
                 &["10.0.0.1:1 10.0.0.1:1"],
                 &[],
@@ -396,7 +408,7 @@ mod tests {
                 )
             })
             .collect();
-        let (records, findings) = shown(&[("flags", vec![at("10.0.0.1:1")]), ("leases", many)]);
+        let (records, findings) = shown(&[(Flags, vec![at("10.0.0.1:1")]), (Leases, many)]);
         assert_eq!(records.len(), MAX_PEERS);
         assert_eq!(records[0], "10.0.0.1:1 10.0.0.1:1");
         assert_eq!(findings, ["too_many"]);
@@ -423,7 +435,7 @@ mod tests {
         let mut seen = HashSet::new();
         let mut turns = 0;
         while !seen.contains("new") {
-            let lists = [("flags", &[][..]), ("etcd", &*keys)];
+            let lists = [(Flags, &[][..]), (Etcd, &*keys)];
             let combined = combine(lists, &choice);
             let ids: Vec<&str> = combined.records.iter().map(|it| &*it.id).collect();
             assert_eq!(ids.len(), MAX_PEERS);
@@ -448,10 +460,7 @@ mod tests {
             ..Choice::default()
         };
         let (flags, dns) = ([at("10.0.0.1:1")], [at("10.0.0.2:1"), at("10.0.0.3:1")]);
-        let combined = combine(
-            [("flags", &flags[..]), ("file", &file), ("dns", &dns)],
-            &choice,
-        );
+        let combined = combine([(Flags, &flags[..]), (File, &file), (Dns, &dns)], &choice);
         let ids: Vec<&str> = combined.records.iter().map(|it| &*it.id).collect();
         assert_eq!(ids.len(), MAX_PEERS);
         assert!(ids.contains(&"10.0.0.1:1") && ids.contains(&"10.0.0.2:1"));
@@ -466,7 +475,7 @@ mod tests {
         let dns = [at("10.0.0.3:1")];
         let (mut choice, mut seen) = (Choice::default(), HashSet::new());
         for _ in 0..5 {
-            let combined = combine([("file", &file[..]), ("dns", &dns)], &choice);
+            let combined = combine([(File, &file[..]), (Dns, &dns)], &choice);
             seen.extend(combined.records.iter().map(|it| it.id.clone()));
             choice.from = combined.next.unwrap();
         }
@@ -478,7 +487,7 @@ mod tests {
         let one_id: Vec<_> = (0..120)
             .map(|n| named("a", &format!("10.0.0.{n}:1")))
             .collect();
-        let (_, findings) = shown(&[("etcd", one_id)]);
+        let (_, findings) = shown(&[(Etcd, one_id)]);
         assert_eq!(findings.len(), MOST_FINDINGS + 1);
         assert_eq!(findings.last(), Some(&"more"));
     }
@@ -493,7 +502,7 @@ mod tests {
             zone: Some("z".into()),
             ..at("10.0.0.1:1")
         };
-        let lists = [("leases", vec![dead]), ("dns", vec![zoned])];
+        let lists = [(Leases, vec![dead]), (Dns, vec![zoned])];
         let combined = combine(
             lists.iter().map(|(name, list)| (*name, &**list)),
             &Choice::default(),
@@ -523,7 +532,7 @@ mod tests {
                     list.into_iter().map(server).collect()
                 })
                 .collect();
-            let names = ["flags", "etcd", "leases", "dns"];
+            let names = [Flags, Etcd, Leases, Dns];
             let combined = combine(names.into_iter().zip(lists.iter().map(|list| &**list)), &Choice::default());
             let mut ids: Vec<_> = combined.records.iter().map(|r| r.id.clone()).collect();
             let mut addresses: Vec<_> =

@@ -188,6 +188,7 @@ impl Addresses {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::SourceName;
     use super::*;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -237,7 +238,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn while_names_are_not_answered_the_list_stays_and_ages() {
-        let (publisher, mut said) = Publisher::new("dns", Arc::default(), Default::default());
+        let (publisher, mut said) =
+            Publisher::new(SourceName::Dns, Arc::default(), Default::default());
         let dead = Arc::new(AtomicBool::new(false));
         let broken = dead.clone();
         let resolver = move |name: Authority| {
@@ -267,7 +269,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn that_a_name_has_too_many_addresses_is_told() {
-        let (publisher, mut said) = Publisher::new("dns", Arc::default(), Default::default());
+        let (publisher, mut said) =
+            Publisher::new(SourceName::Dns, Arc::default(), Default::default());
         let many = |_| {
             let all = (0..700u16).map(|n| SocketAddr::from(([10, 0, 0, 1], n)));
             std::future::ready(Ok(all.collect()))
@@ -284,7 +287,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn names_are_looked_up_side_by_side_and_a_bounded_number_at_a_time() {
-        let (publisher, mut said) = Publisher::new("dns", Arc::default(), Default::default());
+        let (publisher, mut said) =
+            Publisher::new(SourceName::Dns, Arc::default(), Default::default());
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let seen = most.clone();
         let slow = move |_| {

@@ -183,7 +183,7 @@ mod tests {
 
     use super::super::proven::normal;
     use super::super::publish::State;
-    use super::super::{Found, LONGEST_ID};
+    use super::super::{Found, LONGEST_ID, SourceName};
     use super::endpoints::endpoint;
     use super::parts::PART;
     use super::*;
@@ -251,7 +251,8 @@ mod tests {
     }
 
     fn follow_store(store: MemoryStore) -> (watch::Receiver<State>, JoinHandle<()>) {
-        let (publisher, said) = Publisher::new("etcd", Arc::default(), Default::default());
+        let (publisher, said) =
+            Publisher::new(SourceName::Etcd, Arc::default(), Default::default());
         let proven = Proven::default();
         let follow = async move { follow_keys(&store, "/registry/x/", &proven, publisher).await };
         (said, tokio::spawn(follow))
@@ -306,7 +307,8 @@ mod tests {
                 .unwrap();
         }
         let store = Arc::new(store);
-        let (publisher, mut said) = Publisher::new("etcd", Arc::default(), Default::default());
+        let (publisher, mut said) =
+            Publisher::new(SourceName::Etcd, Arc::default(), Default::default());
         let proven = Proven::default();
         let answers = vec![two[0].address.clone(), two[1].address.clone()];
         proven.judge_by(move || answers.clone());
@@ -381,7 +383,8 @@ mod tests {
     async fn of_more_keys_than_are_read_those_of_servers_that_answer_stay_known() {
         let keys = KeyRange::prefix("/registry/x/");
         let store = MemoryStore::new();
-        let (mut publisher, _said) = Publisher::new("etcd", Arc::default(), Default::default());
+        let (mut publisher, _said) =
+            Publisher::new(SourceName::Etcd, Arc::default(), Default::default());
         for n in 0..MOST + PAGE {
             let key = format!("/registry/x/{n:05}");
             store.create(key, registered(&server(n)), 0).await.unwrap();
@@ -448,7 +451,8 @@ mod tests {
         assert!(!part.is_one_of_several(&keys));
         let oversize = ["/registry/x/0", "/registry/x/1", "/registry/x/4"];
         assert_eq!(part.oversize, oversize);
-        let (mut publisher, _said) = Publisher::new("etcd", Arc::default(), Default::default());
+        let (mut publisher, _said) =
+            Publisher::new(SourceName::Etcd, Arc::default(), Default::default());
         let mut endpoints = Endpoints::default();
         let (servers, skipped) =
             endpoints.take(&part, &HashSet::new(), &mut publisher, Instant::now());

@@ -428,8 +428,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_file_that_is_being_written_is_believed_when_it_stays() {
+        use super::super::SourceName;
         use super::super::publish::Publisher;
-        let (mut publisher, said) = Publisher::new("file", Default::default(), Default::default());
+        let (mut publisher, said) =
+            Publisher::new(SourceName::File, Default::default(), Default::default());
         let path = Path::new("f");
         let whole = "- url: https://a:1\n- url: https://b:1\n";
         let content = |text: &str, written: u64| {

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::proven::{Proven, normal};
-use super::{Finding, Found};
+use super::{Finding, Found, SourceName};
 
 /// Between two log lines about one source that goes on failing in one way.
 const REPEAT: Duration = Duration::from_secs(60);
@@ -43,7 +43,7 @@ pub(super) struct State {
 
 /// The speaking end of one source.
 pub(super) struct Publisher {
-    name: &'static str,
+    name: SourceName,
     state: watch::Sender<State>,
     changed: Arc<Notify>,
     troubles: Troubles,
@@ -124,7 +124,7 @@ impl Log {
 
 impl Publisher {
     pub(super) fn new(
-        name: &'static str,
+        name: SourceName,
         changed: Arc<Notify>,
         troubles: Troubles,
     ) -> (Publisher, watch::Receiver<State>) {
@@ -168,7 +168,10 @@ impl Publisher {
             return self.found_but(kept, skipped, "emptied", text.to_owned());
         }
         if self.log.recovers() {
-            tracing::info!(source = self.name, "a source of servers can be read again");
+            tracing::info!(
+                source = self.name.as_str(),
+                "a source of servers can be read again"
+            );
         }
         self.keep(servers, skipped, None);
     }
@@ -191,7 +194,7 @@ impl Publisher {
         self.troubles.failed(self.name, reason);
         if self.log.fails(&text, Instant::now()) {
             tracing::warn!(
-                source = self.name,
+                source = self.name.as_str(),
                 reason,
                 "a source of servers is not read as it should be: {text}"
             );
@@ -201,10 +204,14 @@ impl Publisher {
 
     fn keep(&mut self, servers: Vec<Found>, skipped: usize, trouble: Option<String>) {
         if let Some(more) = self.skips.rest(Instant::now()) {
-            tracing::warn!(source = self.name, more, "more entries are passed over");
+            tracing::warn!(
+                source = self.name.as_str(),
+                more,
+                "more entries are passed over"
+            );
         }
         self.state.send_modify(|state| {
-            let (source, count) = (self.name, servers.len());
+            let (source, count) = (self.name.as_str(), servers.len());
             if state.heard.is_none() {
                 let servers = counted(count, "server");
                 tracing::info!(source, "this source names {servers}");
@@ -250,7 +257,7 @@ impl Publisher {
         self.troubles.failed(self.name, reason);
         if self.log.fails(&text, Instant::now()) {
             tracing::warn!(
-                source = self.name,
+                source = self.name.as_str(),
                 reason,
                 "a source of servers cannot be read, so what it said last stays in force: {text}"
             );
@@ -264,7 +271,11 @@ impl Publisher {
         if self.skips.passes(Instant::now()) {
             let entry: String = entry.chars().take(LONGEST).collect();
             let why: String = why.chars().take(2 * LONGEST).collect();
-            tracing::warn!(source = self.name, entry, "an entry is passed over: {why}");
+            tracing::warn!(
+                source = self.name.as_str(),
+                entry,
+                "an entry is passed over: {why}"
+            );
         }
     }
 }
@@ -293,13 +304,16 @@ struct SourceLabels {
 }
 
 impl Troubles {
-    fn failed(&self, source: &'static str, reason: &'static str) {
-        let labels = ErrorLabels { source, reason };
+    fn failed(&self, source: SourceName, reason: &'static str) {
+        let labels = ErrorLabels {
+            source: source.as_str(),
+            reason,
+        };
         self.errors.get_or_create(&labels).inc();
     }
 
     pub(super) fn found(&self, finding: &Finding) {
-        let kind = finding.kind;
+        let kind = finding.kind.as_str();
         self.findings.get_or_create(&KindLabels { kind }).inc();
         tracing::warn!(kind, servers = ?finding.servers, "{}", finding.message);
     }
@@ -307,7 +321,7 @@ impl Troubles {
     pub(super) fn register(
         &self,
         registry: &Registry,
-        states: Vec<(&'static str, watch::Receiver<State>)>,
+        states: Vec<(SourceName, watch::Receiver<State>)>,
     ) {
         registry.register(
             "peerage_gateway_source_errors_total",
@@ -342,7 +356,7 @@ type Read = fn(&State, Instant) -> f64;
 
 /// One gauge for each source, read when it is scraped.
 struct Gauges {
-    states: Vec<(&'static str, watch::Receiver<State>)>,
+    states: Vec<(SourceName, watch::Receiver<State>)>,
     read: Read,
 }
 
@@ -351,9 +365,10 @@ impl EncodeMetric for Gauges {
         let now = Instant::now();
         for (source, state) in &self.states {
             let value = (self.read)(&state.borrow(), now);
-            encoder
-                .encode_family(&SourceLabels { source })?
-                .encode_gauge(&value)?;
+            let labels = SourceLabels {
+                source: source.as_str(),
+            };
+            encoder.encode_family(&labels)?.encode_gauge(&value)?;
         }
         Ok(())
     }
@@ -380,7 +395,8 @@ mod tests {
         let at = |port: u16| Found::at(format!("10.0.0.1:{port}").parse().unwrap());
         let answering = Arc::new(Mutex::new(vec![at(1).address]));
         let proven = Proven::default();
-        let (publisher, said) = Publisher::new("etcd", Arc::default(), Troubles::default());
+        let (publisher, said) =
+            Publisher::new(SourceName::Etcd, Arc::default(), Troubles::default());
         let mut publisher = publisher.keeps_who_answers(proven.clone());
         let ports = || {
             let servers = said.borrow().servers.clone();
