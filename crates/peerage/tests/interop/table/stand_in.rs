@@ -1,11 +1,11 @@
-//! Rows that want a peer that does as it is told: 4, 11 and 22. It is registered as kube-apiservers register themselves,
+//! Rows that want a peer that does as it is told: 4, 9, 11 and 22. It is registered as kube-apiservers register themselves,
 //! by a Lease and an endpoint key, so that the older server takes it for one; the gateways find it by its Lease.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use peerage_etcd::{EtcdOptions, EtcdStore};
 use peerage_http::Response;
 use peerage_store::StoreExt as _;
@@ -25,6 +25,9 @@ const LATER: &str = "/apis/standin.example.com/v1/laters";
 /// Where it sends who asks for what has moved.
 const ELSEWHERE: &str = "/apis/standin.example.com/v1/things/there?x=1";
 
+/// Where it says how the guard against loops came.
+const GUARD: &str = "/apis/standin.example.com/v1/things/guard";
+
 /// What it has been told.
 #[derive(Default)]
 struct Orders {
@@ -43,7 +46,11 @@ impl StandIn {
     async fn start(pki: &Pki) -> StandIn {
         let orders: Arc<Orders> = Arc::default();
         let told = orders.clone();
-        let server = Odd::start(pki, move |request| told.answer(request.uri.path())).await;
+        let server = Odd::start(pki, move |request| match request.uri.path() {
+            GUARD => Some(odd::text(StatusCode::OK, &guard(&request.headers))),
+            path => told.answer(path),
+        })
+        .await;
         StandIn { server, orders }
     }
 
@@ -120,6 +127,7 @@ pub(super) async fn with_a_peer_that_does_as_told(world: &World, finders: &Finde
     all_serve(ways, THINGS).await;
     let mut rows = vec![order_of_versions(finders, world).await];
     rows.push(a_redirect(finders, world).await);
+    rows.push(a_guard_of_another_value(finders, world).await);
 
     stand_in.orders.grown.store(true, Ordering::Relaxed);
     later(Duration::from_secs(8)).await;
@@ -196,4 +204,26 @@ async fn a_redirect(finders: &Finders, world: &World) -> Row {
         seen.map(location),
     );
     row.expect(|words| words == ELSEWHERE)
+}
+
+/// The values of the header that says that a request has been forwarded.
+fn guard(headers: &HeaderMap) -> String {
+    let values = headers.get_all("x-kubernetes-peer-proxied").iter();
+    let values: Vec<_> = values.filter_map(|it| it.to_str().ok()).collect();
+    values.join(", ")
+}
+
+/// Row 9: kube-apiservers look at the first value only, so that one that is another makes them forward on and on.
+async fn a_guard_of_another_value(finders: &Finders, world: &World) -> Row {
+    let read = Outgoing::new("GET", GUARD).header("X-Kubernetes-Peer-Proxied", "no");
+    let seen = send_each(finders.ways(world), "admin", &read).await;
+    let came = |seen: Seen| match &seen.answer {
+        Some(answer) if answer.status() == 200 => {
+            String::from_utf8_lossy(&answer.body).into_owned()
+        }
+        _ => seen.words(),
+    };
+    let what = "a client's X-Kubernetes-Peer-Proxied: no arrives at the peer as";
+    let row = Row::of(9, what, seen.map(came));
+    row.expect(|words| words == "true")
 }
