@@ -20,7 +20,7 @@ use peerage_catalogue::{Catalogue, CatalogueError};
 use peerage_core::PeerView;
 use peerage_http::metrics::Registry as Metrics;
 use peerage_http::reload::ReloadMetrics;
-use peerage_http::server::{Drained, ServerMetrics};
+use peerage_http::server::{Drained, ServerMetrics, why_not_bound};
 use peerage_http::{ClientTls, HttpService, Server, ServerOptions, ServerTls, TlsError};
 use peerage_proxy::{PeerProxy, ProxyOptions};
 use tokio::net::TcpListener;
@@ -71,7 +71,8 @@ pub enum RunError {
     Catalogue(#[from] CatalogueError),
     /// The address.
     #[error(
-        "cannot listen on {address}; is another server running there? (--bind-address, --secure-port)"
+        "cannot listen on {address} (--bind-address, --secure-port){}",
+        why_not_bound(source)
     )]
     Listen {
         /// Where.

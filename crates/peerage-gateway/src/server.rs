@@ -6,7 +6,6 @@
 //!
 //! Invariants: a stop ends in bounded time; an address that cannot be had is an error before anything is served.
 
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use peerage_auth::audit::AuditLog;
 use peerage_auth::{AuthSetupError, Authenticator};
 use peerage_http::metrics::Registry;
 use peerage_http::reload::{Reload, ReloadMetrics};
-use peerage_http::server::{Drained, ServerMetrics};
+use peerage_http::server::{Drained, ServerMetrics, why_not_bound};
 use peerage_http::{HttpService, Server, ServerOptions, ServerTls, own_address};
 use peerage_proxy::{Exclusions, FrontOptions, LocalApis, PeerProxy, PeerRecord, ProxyOptions};
 use prometheus_client::metrics::counter::Counter;
@@ -43,7 +42,7 @@ const LEAVE_WAIT: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
     /// An address.
-    #[error("cannot listen on {address} ({flag}){}", hint(source))]
+    #[error("cannot listen on {address} ({flag}){}", why_not_bound(source))]
     Listen {
         /// Which one.
         flag: &'static str,
@@ -400,16 +399,6 @@ impl Lives {
     }
 }
 
-/// What is to be done about an address that cannot be had, where that is known.
-fn hint(error: &std::io::Error) -> &'static str {
-    match error.kind() {
-        ErrorKind::AddrInUse => "; is another server running there?",
-        ErrorKind::AddrNotAvailable => ": none of this host's interfaces has that address",
-        ErrorKind::PermissionDenied => ": this user may not take that port",
-        _ => "",
-    }
-}
-
 async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, GatewayError> {
     TcpListener::bind(address)
         .await
@@ -494,23 +483,6 @@ mod tests {
         let told_to = lives(tokio::spawn(async { Drained::Cut(1) }));
         stop.cancel();
         assert!(told_to.until(stop).await.is_ok());
-    }
-
-    #[tokio::test]
-    async fn an_address_that_cannot_be_had_is_told_with_what_is_to_be_done() {
-        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let taken = taken.local_addr().map(|address| (address, taken)).unwrap();
-        for (address, says) in [
-            (taken.0, "; is another server running there?"),
-            // RFC 5737: no host has that.
-            (
-                "192.0.2.1:0".parse().unwrap(),
-                ": none of this host's interfaces has that address",
-            ),
-        ] {
-            let error = listen("--x", address).await.unwrap_err();
-            assert!(error.to_string().ends_with(says), "{error}");
-        }
     }
 
     #[tokio::test]

@@ -365,3 +365,38 @@ fn prepare(stream: &TcpStream) -> io::Result<SocketAddr> {
     crate::io::set_keep_alive(stream, DEAD_AFTER, None)?;
     Ok(local)
 }
+
+/// What is to be done about an address that cannot be listened on, to be put behind the failure; empty where that is not
+/// known.
+#[must_use]
+pub fn why_not_bound(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; is another server running there?",
+        io::ErrorKind::AddrNotAvailable => ": none of this host's interfaces has that address",
+        io::ErrorKind::PermissionDenied => ": this user may not take that port",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_that_cannot_be_had_is_told_with_what_is_to_be_done() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let taken = taken.local_addr().map(|address| (address, taken)).unwrap();
+        for (address, says) in [
+            (taken.0, "; is another server running there?"),
+            // RFC 5737: no host has that.
+            (
+                "192.0.2.1:0".parse().unwrap(),
+                ": none of this host's interfaces has that address",
+            ),
+        ] {
+            let error = TcpListener::bind(address).await.unwrap_err();
+            assert_eq!(why_not_bound(&error), says, "{error}");
+        }
+    }
+}

@@ -68,17 +68,21 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
 /// What is wrong and where.
 fn problem(error: &Error) -> String {
     let error = error.without_snippet();
+    let at = |says: String| match error.location() {
+        Some(at) => format!("{says} at {}", Place::from(&at)),
+        None => says,
+    };
     // The reader would name the value that it found.
     let expected = match error {
         Error::SerdeInvalidType { expected, .. } | Error::SerdeInvalidValue { expected, .. } => {
             expected
         }
+        Error::DuplicateMappingKey { .. } => {
+            return at("a key is given for the second time".to_owned());
+        }
         other => return other.to_string(),
     };
-    match error.location() {
-        Some(at) => format!("expected {expected} at {}", Place::from(&at)),
-        None => format!("expected {expected}"),
-    }
+    at(format!("expected {expected}"))
 }
 
 #[cfg(test)]
@@ -118,7 +122,13 @@ mod tests {
         for empty in ["", "# nothing\n", "---\n"] {
             assert!(read(empty).unwrap().is_empty(), "{empty:?}");
         }
-        for (text, says) in [("[1]", "expected mapping"), ("a: 1\nb: 2\na: 3", "line 3")] {
+        for (text, says) in [
+            ("[1]", "expected mapping"),
+            (
+                "a: 1\nb: 2\na: 3",
+                "a key is given for the second time at line 3",
+            ),
+        ] {
             let problem = read(text).unwrap_err();
             assert!(
                 problem.contains(says) && problem.contains("column"),

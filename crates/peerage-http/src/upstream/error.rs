@@ -258,7 +258,7 @@ impl SendError {
         matches!(self.cause, Cause::TlsName | Cause::TlsIssuer)
     }
 
-    /// What is wrong with that certificate, for those whose flags are not those of servers and gateways.
+    /// What is wrong with that certificate.
     #[must_use]
     pub fn strangers_certificate(&self) -> Option<String> {
         let source = self.source.as_ref();
@@ -296,12 +296,7 @@ impl fmt::Display for SendError {
         write!(f, "{} {}", self.cause.text(), self.address)?;
         match &self.source {
             // What the certificates are is what has to be known to mend it.
-            Some(source) if self.stage == Stage::Tls => write!(f, ": {source}")?,
-            _ => {}
-        }
-        match self.cause {
-            Cause::TlsName => f.write_str(" (a gateway's --peer-server-name)"),
-            Cause::TlsIssuer => f.write_str(" (--peer-ca-file for servers and peers)"),
+            Some(source) if self.stage == Stage::Tls => write!(f, ": {source}"),
             _ => Ok(()),
         }
     }

@@ -114,14 +114,14 @@ impl Doubt<'_> {
     fn what_is_wrong(&self) -> String {
         let (facts, name) = (facts(self.chain), self.name);
         let facts = facts.as_ref();
-        let day = |time: Option<Timestamp>| {
-            time.map_or_else(String::new, |it| it.strftime(" %Y-%m-%d").to_string())
-        };
         match self.error {
-            Wrong::Expired => format!("it ended{}", day(facts.map(|it| it.not_after))),
-            Wrong::NotYet => format!(
-                "it is valid only from{}",
-                day(facts.map(|it| it.not_before))
+            Wrong::Expired => facts.map_or_else(
+                || "it has ended".to_owned(),
+                |it| format!("it {}", it.ended()),
+            ),
+            Wrong::NotYet => facts.map_or_else(
+                || "it has not begun".to_owned(),
+                |it| format!("it {}", it.begins()),
             ),
             Wrong::Issuer => format!(
                 "signed by {:?}, which is not in {}",

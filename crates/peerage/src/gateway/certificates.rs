@@ -80,20 +80,24 @@ fn judge(flag: &str, path: &Path, pem: &str, task: Task, now: Timestamp) -> Vec<
 }
 
 fn time(facts: &Facts, task: Task, now: Timestamp) -> Option<String> {
-    let day = |at: Timestamp| at.strftime("%Y-%m-%d").to_string();
-    let (from, until) = (facts.not_before, facts.not_after);
     let refused = match task {
         Task::Serve => "clients that check certificates do not connect",
         Task::Vouch => "servers refuse what comes with it",
     };
-    if until <= now {
-        return Some(format!("ended {}: {refused}", day(until)));
+    if facts.not_after <= now {
+        return Some(format!("{}: {refused}", facts.ended()));
     }
-    if from > now {
-        return Some(format!("begins {from} only: until then {refused}"));
+    if facts.not_before > now {
+        return Some(format!("{}: until then {refused}", facts.begins()));
     }
     let left = facts.days_left(now);
-    (left < SOON).then(|| format!("ends {}, in {}", day(until), counted(left, "day")))
+    (left < SOON).then(|| {
+        format!(
+            "ends {}, in {}",
+            inspect::day(facts.not_after),
+            counted(left, "day")
+        )
+    })
 }
 
 fn usage(usages: Usages, task: Task) -> Option<String> {

@@ -368,7 +368,7 @@ fn row(entry: &Entry, now: Timestamp) -> Vec<String> {
         },
         subject,
         facts.issuer.clone(),
-        facts.not_after.strftime("%Y-%m-%d").to_string(),
+        super::inspect::day(facts.not_after),
         if left < 0 {
             "over".to_owned()
         } else {

@@ -88,10 +88,25 @@ impl Facts {
         u32::try_from(seconds / (24 * 3600)).unwrap_or(1).max(1)
     }
 
+    /// When it ended, in words: `ended 2026-01-31`.
+    pub fn ended(&self) -> String {
+        format!("ended {}", day(self.not_after))
+    }
+
+    /// From when on it counts, in words: `begins 2026-01-31 only`.
+    pub fn begins(&self) -> String {
+        format!("begins {} only", day(self.not_before))
+    }
+
     /// Whole days left at `now`; negative when it is over.
     pub fn days_left(&self, now: Timestamp) -> i64 {
         (self.not_after.as_second() - now.as_second()).div_euclid(24 * 3600)
     }
+}
+
+/// A date, as people write it.
+pub fn day(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d").to_string()
 }
 
 /// What a certificate may be shown for; for everything if it does not say (RFC 5280, 4.2.1.12).

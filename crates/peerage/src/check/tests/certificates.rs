@@ -35,7 +35,7 @@ fn each_fault_of_a_certificate_is_named() {
                 years: (2031, 2032),
                 ..leaf()
             },
-            Some("it is valid only from 2031-01-01"),
+            Some("it begins 2031-01-01 only"),
         ),
         (
             &pki,
