@@ -70,6 +70,9 @@ struct Run {
     /// Only ways or servers whose name contains this
     #[arg(long, value_name = "TEXT", default_value = "")]
     through: String,
+    /// Take both for whole names
+    #[arg(long)]
+    exact: bool,
     /// The peerage executable [default: built now, for release]
     #[arg(long, value_name = "FILE")]
     peerage: Option<PathBuf>,
@@ -113,6 +116,7 @@ impl Run {
             rounds: self.rounds,
             workload: self.workload,
             through: self.through,
+            exact: self.exact,
         };
         let parts = match self.part.is_empty() {
             true => &Part::ALL[..],

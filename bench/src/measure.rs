@@ -57,12 +57,18 @@ pub(crate) struct Plan {
     pub(crate) workload: String,
     /// What names of setups have to contain.
     pub(crate) through: String,
+    /// Whether these are whole names.
+    pub(crate) exact: bool,
 }
 
 impl Plan {
     /// Whether a measurement is wanted.
     pub(crate) fn wants(&self, workload: &str, setup: &str) -> bool {
-        workload.contains(&self.workload) && setup.contains(&self.through)
+        let fits = |name: &str, wanted: &str| match self.exact {
+            true => name == wanted,
+            false => name.contains(wanted),
+        };
+        fits(workload, &self.workload) && fits(setup, &self.through)
     }
 }
 

@@ -39,7 +39,11 @@ fn write(path: &Path, text: &str) {
 }
 
 async fn said(sources: &Sources, name: &str, is: impl Fn(&State) -> bool) -> State {
-    let (_, state) = sources.states.iter().find(|(it, _)| it.as_str() == name).unwrap();
+    let (_, state) = sources
+        .states
+        .iter()
+        .find(|(it, _)| it.as_str() == name)
+        .unwrap();
     let mut state = state.clone();
     let waited = tokio::time::timeout(Duration::from_secs(20), state.wait_for(is)).await;
     waited.unwrap().unwrap().clone()
