@@ -37,7 +37,7 @@ pub use plain::plain;
 pub use server::{ConnInfo, Drain, Server, ServerOptions, TlsPeer};
 pub use tls::{ClientTls, Pem, ServerTls, TlsError};
 pub use tunnel::tunnel;
-pub use upstream::{SendError, Stage, Upstream, UpstreamOptions};
+pub use upstream::{SendError, Stage, Stranger, Upstream, UpstreamOptions};
 
 /// The body of every request and response: bytes that arrive when they arrive.
 pub type Body = http_body_util::combinators::UnsyncBoxBody<bytes::Bytes, BoxError>;

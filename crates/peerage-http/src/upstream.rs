@@ -38,7 +38,7 @@ use hyper::client::conn::TrySendError;
 use rustls::pki_types::CertificateDer;
 use tokio::time::timeout;
 
-pub use error::{SendError, Stage};
+pub use error::{SendError, Stage, Stranger};
 pub use same::is_same_server;
 
 use crate::{Body, BoxError, ClientTls, Request, Response, body, hop};

@@ -44,7 +44,8 @@ impl Accepted {
         }
     }
 
-    /// The bearer token of a request, as kube-apiserver would find it; none if it might not find one.
+    /// The bearer token of a request, as kube-apiserver would find it; none if it might not find one, as where all of it is
+    /// white space of Unicode.
     pub(crate) fn token(&self, headers: &HeaderMap) -> Option<Token> {
         let mut lines = headers.get_all(AUTHORIZATION).iter();
         let (line, None) = (lines.next()?.as_bytes(), lines.next()) else {
@@ -53,7 +54,9 @@ impl Accepted {
         let line = line.trim_ascii();
         let at = line.iter().position(|byte| *byte == b' ')?;
         let (scheme, token) = (&line[..at], &line[at + 1..]);
-        let is_bearer = scheme.eq_ignore_ascii_case(b"bearer") && !token.starts_with(b" ");
+        let is_plain = token.iter().all(|byte| matches!(byte, b' '..=b'~'));
+        let is_bearer =
+            scheme.eq_ignore_ascii_case(b"bearer") && is_plain && !token.starts_with(b" ");
         is_bearer.then(|| Token(self.key.hash_one(token)))
     }
 
@@ -86,9 +89,11 @@ fn is_for_the_known(method: &Method, status: StatusCode) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use http::HeaderValue;
 
     fn headers(lines: &[&str]) -> HeaderMap {
-        let lines = lines.iter().map(|it| (AUTHORIZATION, it.parse().unwrap()));
+        let value = |it: &&str| HeaderValue::from_bytes(it.as_bytes()).unwrap();
+        let lines = lines.iter().map(|it| (AUTHORIZATION, value(it)));
         lines.collect()
     }
 
@@ -108,6 +113,10 @@ mod tests {
             &["Bearer"],
             &["Bearer "],
             &["Bearer  a"],
+            &["Bearer \u{a0}"],
+            &["Bearer \u{85}"],
+            &["Bearer \u{3000}"],
+            &["Bearer \u{a0}a"],
             &["Bearer\ta"],
             &["Basic YTpi"],
             &["a"],

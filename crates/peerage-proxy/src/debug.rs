@@ -64,6 +64,8 @@ pub struct DebugPeer {
     pub ends_in_seconds: Option<u64>,
     /// Whether its `/readyz` was good when last asked.
     pub ready: bool,
+    /// Whether it lists less than before it was away or not ready, so that it seems to be starting.
+    pub starting: bool,
     /// Failures since it last answered.
     pub failures: u32,
     /// The smoothed time to an answer.
@@ -155,6 +157,7 @@ fn peer(known: &Known, servers: &ByApi, now: Instant, wall: SystemTime) -> Debug
         address: peer.link().map(|link| link.address.to_string()),
         ends_in_seconds: ends.map(|ends| ends.as_secs()),
         ready: peer.health.is_ready(),
+        starting: peer.is_starting(),
         failures: peer.health.consecutive_failures(),
         latency_milliseconds: peer.health.latency().as_secs_f64() * 1000.0,
         in_flight: peer.health.in_flight(),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use peerage_http::SendError;
+use peerage_http::{SendError, Stranger};
 
 use crate::version::ApiVersion;
 
@@ -138,5 +138,15 @@ impl ProxyError {
             ProxyError::Impersonation => "impersonation",
             ProxyError::NoUser => "no_user",
         }
+    }
+}
+
+/// The flag of a gateway or a server that says whose certificate is right, to be put behind a failure to connect.
+#[must_use]
+pub fn flag_to_look_at(error: &SendError) -> &'static str {
+    match error.stranger() {
+        Some(Stranger::Name) => " (a gateway's --peer-server-name)",
+        Some(Stranger::Issuer) => " (--peer-ca-file for servers and peers)",
+        None => "",
     }
 }

@@ -11,7 +11,9 @@ use peerage_core::route::{Explanation, QuestionError, Route, Rules, route};
 use peerage_core::{Query, RequestInfo};
 
 use crate::PeerProxy;
+use crate::forward::usable;
 use crate::front::{Answers, Client, Front};
+use crate::health::Rank;
 use crate::peer::Peer;
 use crate::service;
 
@@ -37,14 +39,16 @@ pub(crate) fn explain(
             }
             Route::Local(reason) => {
                 let behind = service::behind(&snapshot);
-                pass_on(&mut explanation, front, &info, behind, &reason.to_string());
+                let usable = usable(&proxy.shared, &info, false, behind);
+                pass_on(&mut explanation, front, &info, usable, &reason.to_string());
             }
             Route::Forward { candidates, reason } => {
                 let known = candidates
                     .iter()
                     .filter_map(|it| snapshot.peers.get(&it.id));
                 let able = known.map(|it| it.peer.clone()).collect();
-                pass_on(&mut explanation, front, &info, able, &reason.to_string());
+                let usable = usable(&proxy.shared, &info, true, able);
+                pass_on(&mut explanation, front, &info, usable, &reason.to_string());
             }
             Route::Unknown(_) | Route::Unsure { .. } => {}
         }
@@ -58,12 +62,12 @@ fn pass_on(
     explanation: &mut Explanation,
     front: &Front,
     info: &RequestInfo<'_>,
-    able: Vec<Arc<Peer>>,
+    usable: Vec<(Rank, Arc<Peer>)>,
     reason: &str,
 ) {
     let nobody = Client::of(None, &HeaderMap::new(), None);
-    let ranked = able.iter().map(|peer| (peer.health.rank(), peer.clone()));
-    let ordered = front.order(info, &nobody, false, ranked.collect());
+    let able: Vec<_> = usable.iter().map(|(_, peer)| peer.clone()).collect();
+    let ordered = front.order(info, &nobody, false, usable);
     let order: Vec<Arc<Peer>> = match ordered {
         Ok(ordered) => ordered.into_iter().map(|(_, peer)| peer).collect(),
         Err(refused) => {

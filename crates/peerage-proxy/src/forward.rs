@@ -32,7 +32,7 @@ use crate::audit::Audit;
 use crate::error::ProxyError;
 use crate::front::{self, Question};
 use crate::headers::{self, GUARD, GUARD_VALUE, Outgoing};
-use crate::health::InFlight;
+use crate::health::{InFlight, Rank};
 use crate::peer::Peer;
 use crate::poll::FRONT_ACCEPT;
 use crate::shared::Shared;
@@ -162,13 +162,7 @@ impl<'a> Forward<'a> {
 
     /// Who is tried, healthiest first. Peers that are known not to answer are left out.
     fn in_order(&self, candidates: Vec<Arc<Peer>>) -> Result<Vec<Arc<Peer>>, ProxyError> {
-        let mut ranked: Vec<_> = candidates
-            .into_iter()
-            // Nobody who has not answered yet is told who a client is.
-            .filter(|peer| self.shared.front.is_none() || peer.is_proven())
-            .map(|peer| (peer.health.rank(), peer))
-            .filter(|(rank, peer)| rank.usable() && !self.is_disproved(peer))
-            .collect();
+        let mut ranked = usable(self.shared, self.info, self.why.is_listed(), candidates);
         match (&self.shared.front, &self.who) {
             (Some(front), Some(who)) => {
                 ranked = front.order(self.info, who, self.is_question, ranked)?;
@@ -177,11 +171,6 @@ impl<'a> Forward<'a> {
         }
         ranked.truncate(self.shared.options.forward.attempts);
         Ok(ranked.into_iter().map(|(_, peer)| peer).collect())
-    }
-
-    /// Whether the peer answered not to have what it lists.
-    fn is_disproved(&self, peer: &Peer) -> bool {
-        self.why.is_listed() && peer.is_disproved(self.info)
     }
 
     async fn send(&self, candidates: Vec<Arc<Peer>>, body: Body) -> Result<Answered, ProxyError> {
@@ -242,6 +231,22 @@ impl<'a> Forward<'a> {
         let front = self.shared.front.as_ref();
         front.is_some_and(|front| front.is_beside(peer))
     }
+}
+
+/// Those of the candidates that are not known not to answer, or not to have what they list.
+pub(crate) fn usable(
+    shared: &Shared,
+    info: &RequestInfo<'_>,
+    is_listed: bool,
+    candidates: Vec<Arc<Peer>>,
+) -> Vec<(Rank, Arc<Peer>)> {
+    candidates
+        .into_iter()
+        // Nobody who has not answered yet is told who a client is.
+        .filter(|peer| shared.front.is_none() || peer.is_proven())
+        .map(|peer| (peer.health.rank(), peer))
+        .filter(|(rank, peer)| rank.usable() && !(is_listed && peer.is_disproved(info)))
+        .collect()
 }
 
 impl Head {

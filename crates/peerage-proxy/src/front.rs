@@ -253,10 +253,9 @@ impl Front {
         if info.is_resource_request() && writes && differs(&|it| it.version() == first.version()) {
             return Some("the newest (--writes=newest)");
         }
-        if able
-            .iter()
-            .all(|it| it.id == first.id || tier(it) > tier(first))
-        {
+        let is_well = tier(first) == (false, (false, false));
+        let mut others = able.iter().filter(|it| it.id != first.id);
+        if is_well && others.all(|it| tier(it) > tier(first)) {
             return Some("the only one that is ready and has not failed just now");
         }
         if self.is_beside(first) {

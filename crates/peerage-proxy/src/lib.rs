@@ -94,6 +94,7 @@ pub use answer::Form;
 pub use bound::BoundClients;
 pub use clock::Clock;
 pub use debug::DebugPeers;
+pub use error::flag_to_look_at;
 pub use front::{Answers, FrontOptions, Question, Writes};
 pub use log_gate::LogGate;
 pub use options::{ForwardOptions, PollOptions, ProxyOptions};

@@ -50,6 +50,8 @@ pub struct PollOptions {
     pub deadline: Duration,
     /// The largest document that is read.
     pub size_limit: usize,
+    /// For this long after it was away or not ready a server may be starting and list less than it will.
+    pub starting: Duration,
     /// Between two readings of a legacy list that lacks something, or of a server that has no other documents.
     pub lists_again: Duration,
 }
@@ -65,6 +67,8 @@ impl Default for PollOptions {
             deadline: Duration::from_secs(5),
             // A server with 5 000 custom resources has about 4 MiB.
             size_limit: 16 << 20,
+            // Seconds after it is ready a kube-apiserver lists all, with aggregated APIs that take their time.
+            starting: Duration::from_secs(15),
             // Nothing about them is conditional.
             lists_again: Duration::from_secs(30),
         }

@@ -44,6 +44,8 @@ pub(crate) struct Peer {
     pub(crate) doubted: Notify,
     /// When its poller last looked, in milliseconds since it was met; 0 for never.
     looked: AtomicU64,
+    /// When it was last away or not ready, in the same way.
+    stirred: AtomicU64,
     link: ArcSwapOption<Link>,
     documents: ArcSwapOption<Heard>,
     openapi: ArcSwapOption<PeerIndex>,
@@ -135,8 +137,10 @@ pub(crate) struct Heard {
     pub(crate) core: Part,
     /// Of `/apis`.
     pub(crate) groups: Part,
-    /// What it said to serve when they came.
+    /// The version that it said to serve.
     pub(crate) version: Option<ApiVersion>,
+    /// What it listed before it was away or not ready, if that was more.
+    pub(crate) before: Option<Before>,
     /// How many of the APIs listed the peer turned out not to serve itself.
     pub(crate) not_own: usize,
     /// Both, without those, with the index over them.
@@ -145,6 +149,19 @@ pub(crate) struct Heard {
     pub(crate) checked: Instant,
     /// When either last changed.
     pub(crate) changed: Instant,
+}
+
+/// Earlier documents of a peer that seems to be starting and lists less for the moment.
+#[derive(Clone)]
+pub(crate) struct Before {
+    pub(crate) core: Arc<ApiGroupDiscoveryList>,
+    pub(crate) groups: Arc<ApiGroupDiscoveryList>,
+    /// What of both it served itself.
+    pub(crate) served: Arc<Documents>,
+    /// The version that it said to serve then.
+    pub(crate) version: Option<ApiVersion>,
+    /// Since when it lists less.
+    pub(crate) since: Instant,
 }
 
 /// One document and the tag to ask for it with.
@@ -200,6 +217,7 @@ impl Peer {
             poke: Notify::new(),
             doubted: Notify::new(),
             looked: AtomicU64::new(0),
+            stirred: AtomicU64::new(0),
             link: ArcSwapOption::empty(),
             documents: ArcSwapOption::empty(),
             openapi: ArcSwapOption::empty(),
@@ -367,6 +385,24 @@ impl Peer {
         let _ = self.doubted.notified().now_or_never();
     }
 
+    /// Whether it listed more before and seems to be starting.
+    pub(crate) fn is_starting(&self) -> bool {
+        let heard = self.documents.load();
+        heard.as_ref().is_some_and(|heard| heard.before.is_some())
+    }
+
+    /// It is away, not ready, or ended a connection.
+    pub(crate) fn stirs(&self) {
+        self.stirred.store(self.age(), Ordering::Relaxed);
+    }
+
+    /// Whether that was so not longer ago.
+    pub(crate) fn has_stirred_within(&self, time: Duration) -> bool {
+        let stirred = self.stirred.load(Ordering::Relaxed);
+        let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        stirred != 0 && self.age() < stirred.saturating_add(time)
+    }
+
     fn age(&self) -> u64 {
         u64::try_from(self.met.elapsed().as_millis()).map_or(u64::MAX, |it| it.saturating_add(1))
     }
@@ -413,6 +449,7 @@ mod tests {
             core: part(),
             groups: part(),
             version: None,
+            before: None,
             not_own: 0,
             served: Arc::default(),
             checked: now,

@@ -31,10 +31,11 @@ pub(crate) use fetch::{Fetch, FetchError, Fetched, fetch};
 use lists::{Asker, Lists};
 use schedule::{Rhythm, Schedule};
 
+use crate::error::flag_to_look_at;
 use crate::identity;
 use crate::openapi;
 use crate::options::PollOptions;
-use crate::peer::{Heard, Link, PATIENCE, Part, Peer, Trouble, TroubleKind};
+use crate::peer::{Before, Heard, Link, PATIENCE, Part, Peer, Trouble, TroubleKind};
 use crate::shared::Shared;
 use crate::version::ApiVersion;
 
@@ -54,6 +55,7 @@ pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<Peer>, stop: Cancellation
                 continue;
             }
             () = connection_ended(&peer) => {
+                peer.stirs();
                 schedule.connection_ended(Instant::now());
                 continue;
             }
@@ -66,7 +68,9 @@ pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<Peer>, stop: Cancellation
             good = round(&shared, &peer, &link, &mut lists) => good,
         };
         let jitter = rand::rng().random_range(0.0..1.0);
-        schedule.finished(good, Instant::now(), jitter);
+        // Who is starting is soon done with it.
+        let is_whole = good && !peer.is_starting();
+        schedule.finished(is_whole, Instant::now(), jitter);
         if peer.round_ended(good) == PATIENCE {
             shared.changed.notify_one();
         }
@@ -111,8 +115,6 @@ enum RoundError {
     Disbelieved(String),
     #[error("it has not said yet whom it takes requests for, so no request is sent to it: {0}")]
     Unsaid(String),
-    #[error("it is not ready and lists less than before, as a server does that starts")]
-    Starting,
 }
 
 impl RoundError {
@@ -122,15 +124,21 @@ impl RoundError {
             RoundError::Document { source, .. } => source.reason(),
             RoundError::Disbelieved(_) => "disbelieved",
             RoundError::Unsaid(_) => "unsaid",
-            RoundError::Starting => "starting",
         }
+    }
+
+    /// Whether nobody answered.
+    fn is_silence(&self) -> bool {
+        matches!(self, RoundError::Fetch { source, .. } if source.is_silence())
     }
 
     /// The flag to look at, to be put behind what is said.
     fn flag(&self) -> &'static str {
-        match self.reason() {
-            "tls_name" => " (a gateway's --peer-server-name)",
-            "tls_issuer" => " (--peer-ca-file for servers and peers)",
+        match self {
+            RoundError::Fetch {
+                source: FetchError::Send(error),
+                ..
+            } => flag_to_look_at(error),
             _ => "",
         }
     }
@@ -138,10 +146,9 @@ impl RoundError {
     fn kind(&self) -> TroubleKind {
         match self {
             RoundError::Fetch { source, .. } => source.kind(),
-            RoundError::Document { .. }
-            | RoundError::Disbelieved(_)
-            | RoundError::Unsaid(_)
-            | RoundError::Starting => TroubleKind::Other,
+            RoundError::Document { .. } | RoundError::Disbelieved(_) | RoundError::Unsaid(_) => {
+                TroubleKind::Other
+            }
         }
     }
 }
@@ -156,6 +163,9 @@ async fn round(shared: &Shared, peer: &Peer, link: &Link, lists: &mut Lists) -> 
             true
         }
         Err(error) => {
+            if error.is_silence() {
+                peer.stirs();
+            }
             report(shared, peer, &error);
             false
         }
@@ -190,25 +200,39 @@ async fn try_round(
         }
         (Err(error), _) | (_, Err(error)) => return Err(error),
     };
-    if let Some(old) = &old
-        && is_starting(peer, old, &core, &groups)
-    {
-        return Err(RoundError::Starting);
-    }
     publish(asker, peer, lists, old.as_deref(), core, groups).await;
     openapi::refresh(shared, peer, link, own_id).await;
     Ok(())
 }
 
-/// Whether the peer lists less than before because it has not found all that it serves yet: kube-apiserver answers before
-/// it has read the definitions of custom resources and the APIServices. Another version may have less for good.
-fn is_starting(peer: &Peer, old: &Heard, core: &Part, groups: &Part) -> bool {
-    let lists_all = |part: &Part, old: &Part| {
-        Arc::ptr_eq(&part.list, &old.list) || part.list.lists_all_of(&old.list)
-    };
-    !peer.health.is_ready()
-        && peer.version() == old.version
-        && !(lists_all(core, &old.core) && lists_all(groups, &old.groups))
+/// What the peer listed before and does not list now because, as far as can be told, it is only starting: kube-apiserver
+/// answers, and even says that it is ready, before it lists custom resources and aggregated APIs. An older version has less
+/// for good; of a peer that does not tell its version that cannot be ruled out once it is ready.
+fn before(
+    shared: &Shared,
+    peer: &Peer,
+    old: Option<&Heard>,
+    core: &Part,
+    groups: &Part,
+) -> Option<Before> {
+    let old = old?;
+    let before = old.before.clone().unwrap_or_else(|| Before {
+        core: old.core.list.clone(),
+        groups: old.groups.list.clone(),
+        served: old.served.clone(),
+        version: old.version,
+        since: Instant::now(),
+    });
+    let lists_all =
+        |now: &Arc<ApiGroupDiscoveryList>, was| Arc::ptr_eq(now, was) || now.lists_all_of(was);
+    let version = peer.version();
+    let stirred = || peer.has_stirred_within(shared.options.poll.starting);
+    let may_start = !peer.health.is_ready() || version.is_some() && stirred();
+    let holds = may_start
+        && version >= before.version
+        && before.since.elapsed() < shared.options.hold
+        && !(lists_all(&core.list, &before.core) && lists_all(&groups.list, &before.groups));
+    holds.then_some(before)
 }
 
 /// Asks `/readyz`, which is also the half-open probe of the breaker.
@@ -236,6 +260,9 @@ async fn probe(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) -> Resul
         shared.changed.notify_one();
     }
     shared.peer_answered(peer, begun, took);
+    if !ready {
+        peer.stirs();
+    }
     if peer.health.is_ready() != ready {
         peer.health.set_ready(ready);
         shared.changed.notify_one();
@@ -361,7 +388,7 @@ async fn document(
         (Fetched::Document { bytes, etag }, old) => {
             let is_legacy = asker.shared.front.is_some() && lists::is_legacy(&bytes);
             let list = if is_legacy {
-                lists.walk(asker, path, &bytes, old).await?
+                lists.walk(asker, path, &bytes).await?
             } else {
                 (kind.read)(&bytes).map_err(|source| RoundError::Document { path, source })?
             };
@@ -420,6 +447,13 @@ async fn publish(
     groups: Part,
 ) {
     let checked = Instant::now();
+    let before = before(asker.shared, peer, old, &core, &groups);
+    let version = peer.version().or(old.and_then(|old| old.version));
+    say_starting(
+        peer,
+        old.and_then(|old| old.before.as_ref()),
+        before.as_ref(),
+    );
     let same = |old: &&Heard| {
         Arc::ptr_eq(&old.core.list, &core.list) && Arc::ptr_eq(&old.groups.list, &groups.list)
     };
@@ -429,12 +463,18 @@ async fn publish(
             false => None,
         };
         let Some(own) = again else {
+            let has_begun = before.is_none() && old.before.is_some();
             peer.confirm_documents(Heard {
                 checked,
                 core,
                 groups,
+                version,
+                before,
                 ..old.clone()
             });
+            if has_begun {
+                asker.shared.changed.notify_one();
+            }
             return;
         };
         own
@@ -448,7 +488,8 @@ async fn publish(
     let served = served(asker, lists, old, own, &core, &groups);
     peer.set_documents(Heard {
         served: Arc::new(served),
-        version: peer.version(),
+        version,
+        before,
         not_own,
         changed: checked,
         checked,
@@ -491,6 +532,25 @@ fn is_listed(
     let list = if group.is_empty() { core } else { groups };
     let group = list.group(group);
     group.is_some_and(|group| group.version(version).is_some())
+}
+
+/// Says that a peer begins to be taken for starting, and how that ends.
+fn say_starting(peer: &Peer, old: Option<&Before>, new: Option<&Before>) {
+    match (old, new) {
+        (None, Some(_)) => {
+            peer.counts.error("starting");
+            tracing::info!(
+                peer = &*peer.id,
+                "a peer lists less than before it was away or not ready: what is missing is taken for away, until it lists it \
+                 again or has been ready for a while"
+            );
+        }
+        (Some(_), None) => tracing::info!(
+            peer = &*peer.id,
+            "a peer that started lists all that it has"
+        ),
+        _ => {}
+    }
 }
 
 fn say_merged(peer: &Peer, not_own: usize, before: usize) {

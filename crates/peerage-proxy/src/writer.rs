@@ -261,9 +261,14 @@ impl Writer {
 
     fn inputs(&mut self, now: SystemTime) -> ViewInputs {
         let hold = Millis::from(self.shared.options.hold);
-        let peers = self.peers.values().filter_map(|it| it.for_view(hold));
+        let peers = self.peers.values();
+        let peers = peers.flat_map(|it| {
+            it.for_view(hold)
+                .into_iter()
+                .flat_map(|now| [it.before(&now), Some(now)])
+        });
         ViewInputs {
-            peers: peers.map(Arc::new).collect(),
+            peers: peers.flatten().map(Arc::new).collect(),
             local: self.local(),
             exclusions: self.sources.exclusions.borrow_and_update().clone(),
             now: millis(now),
@@ -438,6 +443,19 @@ impl Remembered {
         self.peer.forget_version();
         self.peer.set_link(link);
         self.peer.poke.notify_one();
+    }
+
+    /// What a peer that starts had before, as that of one that is away: its APIs are stale, and asked of others or of nobody.
+    fn before(&self, now: &peerage_core::Peer) -> Option<peerage_core::Peer> {
+        let heard = self.peer.documents()?;
+        let before = heard.before.as_ref()?;
+        Some(peerage_core::Peer {
+            id: format!("{} before it started", now.id).into(),
+            state: PeerState::Gone,
+            readiness: Readiness::NotReady,
+            documents: Some(before.served.clone()),
+            ..now.clone()
+        })
     }
 
     /// What the view should know of this peer; nothing once it is forgotten.

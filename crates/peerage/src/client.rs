@@ -7,7 +7,9 @@ use http::{HeaderMap, Method, StatusCode, header};
 use http_body_util::BodyExt;
 pub use peerage_core::chain;
 use peerage_http::tls::ClientTlsOptions;
-use peerage_http::{Body, ClientTls, Pem, Request, SendError, Upstream, UpstreamOptions, body};
+use peerage_http::{
+    Body, ClientTls, Pem, Request, SendError, Stranger, Upstream, UpstreamOptions, body,
+};
 use serde_json::Value;
 
 use crate::pki::kubeconfig::Connection;
@@ -317,8 +319,8 @@ impl ApiClient {
         ClientError::Stranger {
             url: self.url.clone(),
             problem,
-            look: match error.reason() {
-                "tls_name" => {
+            look: match error.stranger() {
+                Some(Stranger::Name) => {
                     "the address, and the name that is asked for instead (tls-server-name)"
                         .to_owned()
                 }

@@ -76,7 +76,8 @@ pub(super) async fn follow(
             match ended {
                 Ok(()) => break,
                 Err(error) => {
-                    publisher.failed(error.reason(), format!("{address}: {}", chain(&error)))
+                    let says = format!("{address}: {}{}", chain(&error), error.flag());
+                    publisher.failed(error.reason(), says);
                 }
             }
         }

@@ -252,10 +252,14 @@ impl SendError {
         self.cause.is_silence()
     }
 
-    /// Whether whoever answers there showed a certificate of another authority or another name.
+    /// Whether whoever answers there showed somebody else's certificate, and how one can tell.
     #[must_use]
-    pub fn is_strangers_certificate(&self) -> bool {
-        matches!(self.cause, Cause::TlsName | Cause::TlsIssuer)
+    pub fn stranger(&self) -> Option<Stranger> {
+        match self.cause {
+            Cause::TlsName => Some(Stranger::Name),
+            Cause::TlsIssuer => Some(Stranger::Issuer),
+            _ => None,
+        }
     }
 
     /// What is wrong with that certificate.
@@ -263,7 +267,7 @@ impl SendError {
     pub fn strangers_certificate(&self) -> Option<String> {
         let source = self.source.as_ref();
         source
-            .filter(|_| self.is_strangers_certificate())
+            .filter(|_| self.stranger().is_some())
             .map(ToString::to_string)
     }
 
@@ -276,6 +280,15 @@ impl SendError {
             Cause::NotForwarded | Cause::NoUpgrade | Cause::RequestBody
         )
     }
+}
+
+/// By what a certificate is somebody else's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stranger {
+    /// It is for another name.
+    Name,
+    /// It is another authority's.
+    Issuer,
 }
 
 /// Without the request's headers, which may name credentials.
@@ -433,13 +446,13 @@ mod tests {
             assert!(error(cause).is_silence(), "{cause:?}");
         }
         let strangers = [
-            (Cause::TlsName, true),
-            (Cause::TlsIssuer, true),
-            (Cause::TlsExpired, false),
-            (Cause::TlsRejected, false),
+            (Cause::TlsName, Some(Stranger::Name)),
+            (Cause::TlsIssuer, Some(Stranger::Issuer)),
+            (Cause::TlsExpired, None),
+            (Cause::TlsRejected, None),
         ];
         for (cause, is) in strangers {
-            assert_eq!(error(cause).is_strangers_certificate(), is, "{cause:?}");
+            assert_eq!(error(cause).stranger(), is, "{cause:?}");
         }
     }
 }

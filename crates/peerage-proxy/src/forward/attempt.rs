@@ -13,7 +13,7 @@ use peerage_http::{Request, Response, SendError, Stage, Upstream};
 use tokio::time::{Instant, sleep_until};
 
 use super::{Answered, Forward};
-use crate::error::ProxyError;
+use crate::error::{ProxyError, flag_to_look_at};
 use crate::peer::{Link, Peer};
 
 /// A peer that has not answered for so long is probed meanwhile.
@@ -129,11 +129,15 @@ impl Forward<'_> {
     fn note_failure(&self, peer: &Peer, reason: &'static str, error: ProxyError) -> ProxyError {
         peer.counts.attempt_failed(reason);
         if let Some(held_back) = self.shared.log_gate.pass(Instant::now()) {
+            let flag = match &error {
+                ProxyError::Transport { source, .. } => flag_to_look_at(source),
+                _ => "",
+            };
             tracing::warn!(
                 peer = &*peer.id,
                 reason,
                 held_back,
-                "an attempt to forward a request failed: {}",
+                "an attempt to forward a request failed: {}{flag}",
                 chain(&error)
             );
         }

@@ -83,7 +83,7 @@ impl FetchError {
     pub(crate) fn kind(&self) -> TroubleKind {
         match self {
             FetchError::Oneself => TroubleKind::Oneself,
-            FetchError::Send(error) if error.is_strangers_certificate() => TroubleKind::Stranger,
+            FetchError::Send(error) if error.stranger().is_some() => TroubleKind::Stranger,
             _ => TroubleKind::Other,
         }
     }

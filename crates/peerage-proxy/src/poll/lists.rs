@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use super::fetch::{Fetch, FetchError, Fetched, fetch};
 use super::{GROUPS, RoundError, what};
-use crate::peer::{Link, Part};
+use crate::peer::Link;
 use crate::shared::Shared;
 
 /// Lists of one server; a cluster with a thousand operators has as many.
@@ -52,8 +52,8 @@ pub(super) struct Lists {
     doubtful: Vec<String>,
     /// Before then none of these is read again.
     rest_until: Option<Instant>,
-    /// The legacy documents of `/api` and `/apis` that the last lists were read for.
-    walked: HashMap<&'static str, Bytes>,
+    /// The legacy documents of `/api` and `/apis` that the last lists were read for, and what came of each.
+    walked: HashMap<&'static str, (Bytes, ApiGroupDiscoveryList)>,
 }
 
 struct Known {
@@ -193,7 +193,6 @@ impl Lists {
         asker: Asker<'_>,
         path: &'static str,
         bytes: &Bytes,
-        old: Option<&Part>,
     ) -> Result<ApiGroupDiscoveryList, RoundError> {
         let document = |source| RoundError::Document { path, source };
         let mut groups = read_groups(path, bytes).map_err(document)?;
@@ -211,18 +210,17 @@ impl Lists {
         let again = asker.shared.options.poll.lists_again;
         let is_fresh = |known: &Known| known.said.is_some() && now - known.asked < again;
         wanted.retain(|it| !self.known.get(it).is_some_and(is_fresh));
-        if let Some(old) = old
+        if let Some((walked, list)) = self.walked.get(path)
             && wanted.is_empty()
-            && self.walked.get(path) == Some(bytes)
+            && walked == bytes
         {
-            return Ok((*old.list).clone());
+            return Ok(list.clone());
         }
         let deadline = now + asker.shared.options.poll.deadline * WALK;
         let failed = self.read(asker, wanted, deadline).await.failure;
         if let Some(source) = failed.filter(FetchError::is_transport) {
             return Err(RoundError::Fetch { path, source });
         }
-        self.walked.insert(path, bytes.clone());
         groups.retain_mut(|group| {
             group
                 .versions
@@ -231,7 +229,9 @@ impl Lists {
         });
         let listed = groups.iter().flat_map(|group| &group.versions);
         let lists = listed.filter_map(|it| self.get(&it.group_version).cloned());
-        Ok(from_legacy(&groups, &lists.collect::<Vec<_>>()))
+        let list = from_legacy(&groups, &lists.collect::<Vec<_>>());
+        self.walked.insert(path, (bytes.clone(), list.clone()));
+        Ok(list)
     }
 
     /// Reads the lists of these.

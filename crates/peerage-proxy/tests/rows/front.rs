@@ -55,6 +55,7 @@ impl Gateway {
         tls.identity = Some(pki.client("front-proxy-client").pems());
         options.tls = Some(ClientTls::load(tls).unwrap());
         options.poll.deadline = Duration::from_secs(2);
+        options.poll.starting = Duration::from_secs(60);
         options.front = Some(FrontOptions {
             beside: beside.map(|it| it.id.clone()),
             passing,

@@ -88,48 +88,64 @@ async fn row_05_a_crashed_peers_apis_are_stale_and_503_until_the_hold_time_ends(
 
 /// kube-apiserver answers before it has found its custom resources and aggregated APIs.
 #[tokio::test]
-async fn what_a_server_lists_while_it_starts_takes_nothing_away_from_what_it_listed_before() {
+async fn what_a_server_does_not_list_while_it_starts_is_away_until_it_is_ready() {
     let (world, peer, _) = pair(&Hands::new()).await;
-    let serving = StatusCode::OK;
-    assert_eq!(world.get(WIDGETS).await.status, serving);
-
-    let rounds = |peer: &FakePeer| {
-        peer.polls()
-            .iter()
-            .filter(|it| it.target == "/apis")
-            .count()
-    };
     peer.set_ready(StatusCode::INTERNAL_SERVER_ERROR);
-    peer.set_apis(Document::of(&documents::old()));
-    peer.polled("/apis", rounds(&peer) + 3).await;
-    assert_eq!(world.get(WIDGETS).await.status, serving);
-    assert_eq!(freshness(&world).await.as_deref(), Some("Current"));
-    let metrics = world.metrics();
-    assert!(metrics.contains(r#"reason="starting""#), "{metrics}");
-
+    lists_other_apis(&world, &peer).await;
+    world.until_answered(WIDGETS, 503).await.assert_retryable();
+    assert_eq!(freshness(&world).await.as_deref(), Some("Stale"));
     // More is news at once.
-    let mut more = documents::new();
-    let mut group = more["items"][0].clone();
-    group["metadata"]["name"] = "more.example.com".into();
-    more["items"].as_array_mut().unwrap().push(group);
-    peer.set_apis(Document::of(&more));
+    assert_eq!(world.get(MORE).await.text(), "apiserver-new");
+    let metrics = world.metrics();
+    let counted = metrics
+        .lines()
+        .find(|it| it.contains(r#"reason="starting""#));
+    assert!(counted.is_some_and(|it| it.ends_with(" 1")), "{metrics}");
+
+    peer.set_ready(StatusCode::OK);
+    world.until_answered(WIDGETS, 404).await;
+    world.until("it has started", has_started).await;
+    assert_eq!(world.get(MORE).await.text(), "apiserver-new");
+    assert_eq!(freshness(&world).await, None);
+}
+
+#[tokio::test]
+async fn a_server_that_is_never_ready_is_believed_once_the_hold_time_is_over() {
+    let pki = Pki::new();
+    let peer = FakePeer::start(&pki, "apiserver-new", &documents::core(), &documents::new()).await;
+    let mut builder = WorldBuilder {
+        records: vec![live("apiserver-new", peer.address)],
+        ..WorldBuilder::default()
+    };
+    builder.options.hold = Duration::from_secs(1);
+    let world = builder.start(pki);
+    world.until_state("apiserver-new", "serving").await;
+    peer.set_ready(StatusCode::INTERNAL_SERVER_ERROR);
+    lists_other_apis(&world, &peer).await;
+    world.until_answered(WIDGETS, 503).await.assert_retryable();
+    world.until_answered(WIDGETS, 404).await;
+    world.until("it is believed", has_started).await;
+    assert_eq!(world.get(MORE).await.text(), "apiserver-new");
+}
+
+const MORE: &str = "/apis/more.example.com/v1/things";
+
+/// Has the server list something else than before, and waits until it is taken for one that starts.
+async fn lists_other_apis(world: &World, peer: &FakePeer) {
+    let other = documents::group(
+        "more.example.com",
+        &[("v1", &[documents::resource("things", &[])])],
+    );
+    peer.set_apis(Document::of(&documents::apis(&[other])));
     world
-        .until("more is listed", |debug| {
-            debug.peers.iter().all(|it| it.error.is_none())
+        .until("it is taken for one that starts", |debug| {
+            debug.peers.iter().any(|it| it.starting && !it.ready)
         })
         .await;
+}
 
-    // What it does not list once it is ready it does not have.
-    peer.set_apis(Document::of(&documents::old()));
-    peer.set_ready(StatusCode::OK);
-    peer.polled("/apis", rounds(&peer) + 2).await;
-    let gone = async {
-        while world.get(WIDGETS).await.status != StatusCode::NOT_FOUND {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let waited = tokio::time::timeout(Duration::from_secs(10), gone).await;
-    waited.expect("the server is ready and does not list it any more");
+fn has_started(debug: &DebugPeers) -> bool {
+    debug.peers.iter().all(|it| !it.starting)
 }
 
 #[tokio::test]

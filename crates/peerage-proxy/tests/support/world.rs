@@ -146,6 +146,7 @@ impl Default for WorldBuilder {
             probe_deadline: Duration::from_secs(5),
             deadline: Duration::from_secs(5),
             size_limit: 1 << 20,
+            starting: Duration::ZERO,
             lists_again: Duration::from_secs(30),
         };
         WorldBuilder {
@@ -249,6 +250,24 @@ impl World {
                 .any(|peer| peer.id == id && peer.state == state)
         })
         .await;
+    }
+
+    /// Waits until this is answered with this status, and returns that answer.
+    pub async fn until_answered(&self, target: &str, status: u16) -> Answer {
+        let mut views = self.proxy.views();
+        let wait = async {
+            loop {
+                let answer = self.get(target).await;
+                if answer.status == status {
+                    return answer;
+                }
+                let _ = tokio::time::timeout(Duration::from_millis(20), views.changed()).await;
+            }
+        };
+        match tokio::time::timeout(PATIENCE, wait).await {
+            Ok(answer) => answer,
+            Err(_) => panic!("{target} is not {status}: {:#?}", self.proxy.debug()),
+        }
     }
 
     pub async fn call(&self, request: Request) -> Response {

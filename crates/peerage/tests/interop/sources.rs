@@ -17,6 +17,7 @@ mod changes;
 mod handed;
 mod named;
 mod rotated;
+mod starting;
 
 /// Two real servers of different versions that write down where they are.
 async fn pair() -> ControlPlane {

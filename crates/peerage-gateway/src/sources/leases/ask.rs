@@ -11,6 +11,7 @@ use http_body_util::BodyExt as _;
 use peerage_auth::identity_headers::{self, IdentityError};
 use peerage_http::body::{self, CollectError};
 use peerage_http::{Request, Response, SendError, Upstream};
+use peerage_proxy::flag_to_look_at;
 use peerage_proxy::record::registered::{self, LEASES, Registered};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -78,6 +79,14 @@ impl AskError {
             AskError::Shape(_) => "shape",
             AskError::TooLong => "too_large",
             AskError::User(_) | AskError::Request(_) => "request",
+        }
+    }
+
+    /// The flag to look at, to be put behind what is said.
+    pub(super) fn flag(&self) -> &'static str {
+        match self {
+            AskError::Send(error) => flag_to_look_at(error),
+            _ => "",
         }
     }
 }

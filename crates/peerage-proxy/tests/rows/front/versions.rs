@@ -110,3 +110,97 @@ async fn a_server_at_another_address_gets_no_request_before_it_was_asked_for_its
     }
     assert!(moved.requests().is_empty());
 }
+
+const WIDGETS: &str = "/apis/new.example.com/v1/widgets";
+
+/// Waits until a read is answered so, by whom if that is named.
+async fn until_answered(gateway: &Gateway, status: u16, by: &str) {
+    let mut views = gateway.proxy.views();
+    let wait = async {
+        loop {
+            let answer = gateway.send(request("GET", WIDGETS)).await;
+            if answer.status == status && (by.is_empty() || answer.text() == by) {
+                return;
+            }
+            let _ = tokio::time::timeout(Duration::from_millis(20), views.changed()).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(30), wait).await;
+    assert!(
+        waited.is_ok(),
+        "not {status} {by}: {:#?}",
+        gateway.proxy.debug()
+    );
+}
+
+/// kube-apiserver says that it is ready before it lists its custom resources and aggregated APIs.
+#[tokio::test]
+async fn what_a_server_that_has_just_come_back_does_not_list_yet_is_asked_of_others_or_of_nobody() {
+    let pki = Pki::new();
+    let (core, new) = (documents::core(), documents::new());
+    let newest = FakePeer::start(&pki, "newest", &core, &new).await;
+    serves(&newest, Some(36));
+    let gateway = Gateway::writing(&pki, &[&newest], None, Writes::Newest);
+    gateway.synced().await;
+    gateway
+        .until("newest", |it| it.version.as_deref() == Some("1.36"))
+        .await;
+    // The same again, and after an upgrade.
+    for version in [36, 37] {
+        newest.set_ready(StatusCode::INTERNAL_SERVER_ERROR);
+        gateway.until("newest", |it| !it.ready).await;
+        serves(&newest, Some(version));
+        newest.set_apis(Document::of(&documents::old()));
+        newest.set_ready(StatusCode::OK);
+        gateway
+            .until("newest", |it| {
+                it.ready && it.starting && it.version == Some(format!("1.{version}"))
+            })
+            .await;
+        until_answered(&gateway, 503, "").await;
+        let write = gateway.send(request("POST", WIDGETS)).await;
+        write.assert_retryable();
+        if version == 37 {
+            // Whoever has it meanwhile is the newest that does.
+            let other = FakePeer::start(&pki, "other", &core, &new).await;
+            serves(&other, Some(35));
+            gateway.list(&[("newest", &newest), ("other", &other)]);
+            let serving = |it: &DebugPeer| it.state == "serving" && it.version.is_some();
+            gateway.until("other", serving).await;
+            until_answered(&gateway, 200, "other").await;
+            let write = gateway.send(request("POST", WIDGETS)).await;
+            assert_eq!(write.text(), "other");
+            gateway.list(&[("newest", &newest)]);
+        }
+        newest.set_apis(Document::of(&new));
+        gateway.until("newest", |it| !it.starting).await;
+        until_answered(&gateway, 200, "newest").await;
+        assert_eq!(
+            gateway.send(request("POST", WIDGETS)).await.text(),
+            "newest"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_older_server_in_the_place_of_a_newer_one_has_what_it_lists() {
+    let pki = Pki::new();
+    let peer = FakePeer::start(&pki, "peer", &documents::core(), &documents::new()).await;
+    serves(&peer, Some(36));
+    let gateway = Gateway::ready(&pki, &[&peer], None).await;
+    gateway
+        .until("peer", |it| it.version.as_deref() == Some("1.36"))
+        .await;
+    peer.set_ready(StatusCode::INTERNAL_SERVER_ERROR);
+    peer.set_apis(Document::of(&documents::old()));
+    gateway.until("peer", |it| it.starting).await;
+    serves(&peer, Some(35));
+    gateway
+        .until("peer", |it| {
+            !it.only_here.iter().any(|it| it.contains("widgets"))
+        })
+        .await;
+    // It is passed on, for the server to say that it does not have it.
+    until_answered(&gateway, 200, "peer").await;
+    assert!(gateway.proxy.debug().peers.iter().all(|it| !it.starting));
+}
