@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::ours::start;
 use crate::versions::{self, NEWER_ONLY};
 
+mod in_a_row;
 mod writes;
 
 /// A pair without proxies of its own, a gateway beside the older and one in front of both.
