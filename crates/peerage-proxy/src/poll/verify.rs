@@ -104,8 +104,19 @@ fn to_ask(
     let before = old.map(|old| (&*old.core.list, &*old.groups.list));
     let before = before.unwrap_or((&nothing, &nothing));
     for (now, before) in [(&core.list, before.0), (&groups.list, before.1)] {
-        let changed = beyond(now, before, |new, old| old != Some(new));
-        let changed: HashSet<&str> = changed.iter().map(|name| &**name).collect();
+        // All of a group whose versions changed: each list tells in which version objects are stored.
+        let changed = now
+            .items
+            .iter()
+            .filter(|it| before.group(it.name()) != Some(it));
+        let versions = |group: &Arc<ApiGroupDiscovery>| {
+            let names = group
+                .versions
+                .iter()
+                .map(|it| name(group.name(), &it.version));
+            names.collect::<Vec<_>>()
+        };
+        let changed: HashSet<String> = changed.flat_map(versions).collect();
         lists.retain(|it| !changed.contains(it));
         // With them what could not be had before: nothing else would have it asked for again.
         let all = beyond(now, &nothing, |it, _| !it.freshness.is_stale());

@@ -216,3 +216,50 @@ async fn names_that_clients_make_up_are_counted_without_them() {
         assert!(counted.contains(&line), "{line} in {counted}");
     }
 }
+
+/// Each list says in which version objects are stored, so a group that changes is read anew as a whole.
+#[tokio::test]
+async fn the_lists_of_a_group_are_read_again_when_another_version_of_it_goes() {
+    const LISTS: &str = "/apis/stored.example.com/";
+    let serves = |versions: &[&str]| {
+        let things = [documents::resource("things", &[])];
+        let versions: Vec<_> = versions.iter().map(|it| (*it, &things[..])).collect();
+        documents::apis(&[documents::group("stored.example.com", &versions)])
+    };
+    let pki = Pki::new();
+    let peer = FakePeer::start(&pki, "peer", &documents::core(), &serves(&["v2", "v1"])).await;
+    let (stored, told) = watch::channel("v1's");
+    peer.on_probe(move |request| {
+        let stored = *told.borrow();
+        let answer = match request.uri().path().strip_prefix(LISTS) {
+            Some(version) => {
+                let list = json!({"kind": "APIResourceList", "apiVersion": "v1",
+                    "groupVersion": format!("stored.example.com/{version}"), "resources": [
+                    {"name": "things", "singularName": "", "namespaced": true, "kind": "X",
+                        "verbs": documents::VERBS, "storageVersionHash": stored}]});
+                response(StatusCode::OK, &[], &list.to_string())
+            }
+            None => text(StatusCode::FORBIDDEN, "no"),
+        };
+        async move { answer }
+    });
+    let gateway = Gateway::ready(&pki, &[&peer], None).await;
+    let hash_becomes = async |expected: &str| {
+        let mut views = gateway.proxy.views();
+        let wait = async {
+            loop {
+                let list = gateway.get("/apis/stored.example.com/v2", "application/json");
+                if list.await.json()["resources"][0]["storageVersionHash"] == expected {
+                    return;
+                }
+                let _ = tokio::time::timeout(Duration::from_millis(20), views.changed()).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(20), wait).await;
+        assert!(waited.is_ok(), "it does not become {expected}");
+    };
+    hash_becomes("v1's").await;
+    stored.send_replace("v2's");
+    peer.set_apis(Document::of(&serves(&["v2"])));
+    hash_becomes("v2's").await;
+}
