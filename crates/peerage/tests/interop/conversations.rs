@@ -142,6 +142,41 @@ async fn paths_without_a_resource_are_as_without_a_gateway() {
 }
 
 #[tokio::test]
+async fn server_side_apply_is_as_without_a_gateway() {
+    agrees_but_for("apply", &[]).await;
+}
+
+#[tokio::test]
+async fn defaults_are_as_without_a_gateway() {
+    agrees_but_for("defaults", &[]).await;
+}
+
+#[tokio::test]
+async fn what_is_invalid_is_as_without_a_gateway() {
+    agrees_but_for("validation", &[]).await;
+}
+
+#[tokio::test]
+async fn subresources_are_as_without_a_gateway() {
+    agrees_but_for("subresources", &[]).await;
+}
+
+#[tokio::test]
+async fn admission_is_as_without_a_gateway() {
+    agrees_but_for("admission", &[]).await;
+}
+
+#[tokio::test]
+async fn custom_resources_are_as_without_a_gateway() {
+    agrees_but_for("crds", &[]).await;
+}
+
+#[tokio::test]
+async fn aggregated_apis_are_as_without_a_gateway() {
+    agrees_but_for("aggregation", &[]).await;
+}
+
+#[tokio::test]
 async fn a_newer_api_is_served_through_the_older_server_better_than_by_its_own_proxy() {
     agrees_but_for("mvp", &[OLD_DISCOVERY, NEWER_WORDS]).await;
 }
