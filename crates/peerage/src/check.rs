@@ -9,6 +9,7 @@ mod certificates;
 mod clocks;
 mod command_line;
 mod counters;
+mod gateways;
 mod gather;
 mod handshake;
 mod judge;

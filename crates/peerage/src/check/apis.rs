@@ -116,7 +116,7 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
         .iter()
         .filter(|it| it.answers().is_some())
         .collect();
-    let mut items: Vec<Item> = answering.iter().map(|it| judge_own(it)).collect();
+    let mut items: Vec<Item> = answering.iter().map(|it| judge_own(world, it)).collect();
     let known = answering.iter().filter(|it| it.own().is_some()).count();
     if known < 2 {
         let says =
@@ -129,14 +129,17 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
     let reached = answering.iter().copied();
     let reached: Vec<&Server> = reached.filter(|it| world.is_reached(it)).collect();
     if reached.is_empty() {
-        let says = "clients come through gateways: name the address that they connect to as well, to see what it shows them";
+        let says = match world.silent_gateway() {
+            Some(url) => format!("not judged while {url} does not say which servers are behind it"),
+            None => "clients come through gateways: name the address that they connect to as well, to see what it shows them".to_owned(),
+        };
         items.push(Item::skip(MERGED, "", says));
         return items;
     }
-    items.extend(reached.iter().map(|it| judge_merged(it, &all)));
+    items.extend(reached.iter().map(|it| judge_merged(world, it, &all)));
     let shown = world.servers.iter();
     let shown: Vec<&Server> = shown.filter(|it| world.behind(it).is_none()).collect();
-    items.push(same_everywhere(&shown));
+    items.push(same_everywhere(world, &shown));
     for (at, server) in world.servers.iter().enumerate() {
         if world.is_reached(server) {
             items.push(hidden::judge_legacy(world, at, server, &all));
@@ -148,11 +151,11 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
     items
 }
 
-fn judge_own(server: &Server) -> Item {
+fn judge_own(world: &World, server: &Server) -> Item {
     let name = &server.name;
     let shown = match server.answers().map(|it| &it.own) {
         Some(Ok(shown)) => shown,
-        Some(Err(problem)) => return rights::unread(DISCOVERY, name, rights::DISCOVERY, problem),
+        Some(Err(problem)) => return unread(world, DISCOVERY, server, problem),
         None => return Item::skip(DISCOVERY, name, "it does not answer"),
     };
     let groups = shown.core.items.iter().chain(&shown.apis.items);
@@ -173,9 +176,18 @@ fn judge_own(server: &Server) -> Item {
         format!("{says}; stale: {}", some(&stale, NAMED)),
     )
     .fix(match server.is_behind_peerage() {
-        true => "a server that serves these is away: see the `peer` items (--gateway has them for a gateway), or /debug/peers",
-        false => "see the APIServices of these: kubectl get apiservices",
+        true => world.start_first(true, "a server that serves these is away: see the `peer` items (--gateway has them for a gateway), or /debug/peers"),
+        false => "see the APIServices of these: kubectl get apiservices".to_owned(),
     })
+}
+
+/// The item for discovery that could not be read; while a server is away, that may be why.
+fn unread(world: &World, check: &'static str, server: &Server, problem: &Problem) -> Item {
+    let mut item = rights::unread(check, &server.name, rights::DISCOVERY, problem);
+    if let (Problem::Other(_), Some(fix)) = (problem, &item.fix) {
+        item.fix = Some(world.start_first(false, fix));
+    }
+    item
 }
 
 fn words<'a>(apis: impl IntoIterator<Item = &'a Api>) -> Vec<String> {
@@ -224,7 +236,7 @@ fn has_none(server: &Server) -> bool {
     })
 }
 
-fn judge_merged(server: &Server, all: &Apis) -> Item {
+fn judge_merged(world: &World, server: &Server, all: &Apis) -> Item {
     let name = &server.name;
     let shown = match merged(server) {
         Some(Ok(shown)) => shown,
@@ -232,7 +244,7 @@ fn judge_merged(server: &Server, all: &Apis) -> Item {
             let says = "it has no aggregated discovery (v2 is there since 1.30)";
             return Item::warn(MERGED, name, says).fix(GATEWAY);
         }
-        Some(Err(problem)) => return rights::unread(MERGED, name, rights::DISCOVERY, &problem),
+        Some(Err(problem)) => return unread(world, MERGED, server, &problem),
         None => return Item::skip(MERGED, name, "it does not answer"),
     };
     let hidden = words(all.keys().filter(|api| !shown.contains_key(api)));
@@ -242,8 +254,9 @@ fn judge_merged(server: &Server, all: &Apis) -> Item {
             hidden.len(),
             some(&hidden, NAMED)
         );
+        let fix = "turn its proxy on (see `proxy`), or put `peerage gateway` before the servers";
         return Item::fail(MERGED, name, says)
-            .fix("turn its proxy on (see `proxy`), or put `peerage gateway` before the servers");
+            .fix(world.start_first(server.is_behind_peerage(), fix));
     }
     let more = words(shown.keys().filter(|api| !all.contains_key(api)));
     if !more.is_empty() {
@@ -264,7 +277,7 @@ fn judge_merged(server: &Server, all: &Apis) -> Item {
 }
 
 /// Whether all that tell which document they show show the same.
-fn same_everywhere(servers: &[&Server]) -> Item {
+fn same_everywhere(world: &World, servers: &[&Server]) -> Item {
     let mut views: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut unknown = Vec::new();
     for server in servers {
@@ -290,9 +303,9 @@ fn same_everywhere(servers: &[&Server]) -> Item {
         views[0],
         views[1..].join(" and than ")
     );
-    Item::warn(MERGED, "", says).fix(
-        "wait until every server has heard of every other; clients that change servers read discovery anew meanwhile",
-    )
+    let through_peerage = servers.iter().all(|it| it.is_behind_peerage());
+    let fix = "wait until every server has heard of every other; clients that change servers read discovery anew meanwhile";
+    Item::warn(MERGED, "", says).fix(world.start_first(through_peerage, fix))
 }
 
 /// Subresources that only some have: Kubernetes' proxy lists them, and answers 404 where they are not local.

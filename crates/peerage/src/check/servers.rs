@@ -1,18 +1,16 @@
 //! Each server by itself: whether it can be reached, is ready, and takes part in the Mixed Version Proxy.
 
 use super::command_line::{GATE, ON_BY_DEFAULT};
+use super::gateways;
 use super::report::{Item, some};
 use super::rights;
 use super::series::samples;
-use super::world::{Answers, Behind, Gateway, Problem, Server, Way, World, good};
+use super::world::{Answers, Problem, Server, Standing, Way, World, good};
 use crate::diff::lifecycle::Release;
-use crate::output::counted;
-use serde_json::Value;
 
 const REACHABLE: &str = "reachable";
 const READY: &str = "ready";
 const PROXY: &str = "proxy";
-const PEER: &str = "peer";
 /// What does without servers' own proxies.
 const GATEWAY: &str = "put `peerage gateway` before the servers, and name it with --gateway";
 /// How many other contexts of a server are named.
@@ -32,43 +30,8 @@ pub(super) fn judge(world: &World) -> Vec<Item> {
     });
     servers
         .chain(unusable)
-        .chain(
-            world
-                .gateways
-                .iter()
-                .flat_map(|it| judge_gateway(world, it)),
-        )
+        .chain(gateways::judge(world))
         .collect()
-}
-
-fn judge_gateway(world: &World, gateway: &Gateway) -> Vec<Item> {
-    let name = &gateway.url;
-    let seen = peers(world, &gateway.peers(), name);
-    let ready = match good(&gateway.ready) {
-        Ok(_) => Item::pass(READY, name, "/readyz is good (a gateway)"),
-        Err(Problem::Other(text)) => Item::fail(READY, name, without_address(&text, name)).fix(
-            match gateway.peers().is_empty() {
-                true => "start it, or correct --gateway (it is the gateway's --admin-bind-address)",
-                false => "see what is said of its servers",
-            },
-        ),
-        Err(problem) => Item::fail(
-            READY,
-            name,
-            format!("no gateway: /readyz: {}", rights::in_words(&problem)),
-        )
-        .fix("--gateway is the gateway's --admin-bind-address"),
-    };
-    let mut items = vec![ready];
-    items.extend(seen);
-    items
-}
-
-/// What went wrong, without the address that the item is already about.
-fn without_address(text: &str, url: &str) -> String {
-    let host = url.trim_start_matches("http://").trim_end_matches('/');
-    let text = text.strip_prefix(url).unwrap_or(text).trim_start();
-    text.replace(&format!(" at {host}"), "")
 }
 
 fn judge_server(world: &World, server: &Server) -> Vec<Item> {
@@ -111,33 +74,41 @@ fn judge_server(world: &World, server: &Server) -> Vec<Item> {
     }
     let mut items = vec![
         Item::pass(REACHABLE, name, says),
-        ready(name, answers),
+        ready(world, server, answers),
         proxy(world, server, answers),
     ];
     if let Some(debug) = server.debug() {
-        let seen = debug["peers"].as_array().cloned().unwrap_or_default();
-        items.extend(peers(world, &seen, name));
+        items.extend(gateways::told(world, &debug, name));
     }
     items
 }
 
-fn ready(name: &str, answers: &Answers) -> Item {
-    match good(&answers.ready) {
-        Ok(_) => Item::pass(READY, name, "/readyz is good"),
-        Err(Problem::Other(_)) => {
-            let text = answers.ready.as_ref().map(|it| it.body.clone());
-            let text = text.unwrap_or_default();
-            let text = String::from_utf8_lossy(&text);
-            let failed: Vec<String> = text
-                .lines()
-                .filter_map(|line| line.strip_prefix("[-]"))
-                .map(|line| line.split(' ').next().unwrap_or(line).to_owned())
-                .collect();
-            Item::fail(READY, name, format!("/readyz fails: {}", some(&failed, 6)))
-                .fix("see its log for what these checks wait for")
+fn ready(world: &World, server: &Server, answers: &Answers) -> Item {
+    let name = &server.name;
+    let text = match (good(&answers.ready), &answers.ready) {
+        (Ok(_), _) => return Item::pass(READY, name, "/readyz is good"),
+        (Err(Problem::Other(_)), Ok(answer)) => answer,
+        (Err(problem), _) => return rights::unread(READY, name, rights::HEALTH, &problem),
+    };
+    let body = String::from_utf8_lossy(&text.body);
+    let failed: Vec<String> = body
+        .lines()
+        .filter_map(|line| line.strip_prefix("[-]"))
+        .map(|line| line.split(' ').next().unwrap_or(line).to_owned())
+        .collect();
+    let says = match failed.is_empty() {
+        true => text.in_words(),
+        false => some(&failed, 6),
+    };
+    let away = world.away();
+    let fix = match (server.is_gateway(), away.is_empty()) {
+        (false, _) => "see its log for what these checks wait for".to_owned(),
+        (true, false) => format!("start {}, which it sends requests to", some(&away, 6)),
+        (true, true) => {
+            "start the servers behind it; with its --admin-bind-address as --gateway it is asked which".to_owned()
         }
-        Err(problem) => rights::unread(READY, name, rights::HEALTH, &problem),
-    }
+    };
+    Item::fail(READY, name, format!("/readyz fails: {says}")).fix(fix)
 }
 
 /// Whether it reroutes and merges, by what it says of its gates and serves.
@@ -148,11 +119,19 @@ fn proxy(world: &World, server: &Server, answers: &Answers) -> Item {
         let by = by.map_or(String::new(), |by| format!(" (this was answered by {by})"));
         return Item::pass(PROXY, name, format!("a gateway{by}"));
     }
-    if let Some(Behind { gateway, serving }) = world.behind(server) {
+    if let Some(behind) = world.behind(server) {
+        let gateway = behind.gateway;
         let says = format!("clients come through the gateway {gateway}");
-        return match serving {
-            true => Item::pass(PROXY, name, format!("{says}, whatever its own proxy does")),
-            false => Item::skip(PROXY, name, format!("{says}, which cannot use it now")),
+        return match behind.standing {
+            Standing::Serving => {
+                Item::pass(PROXY, name, format!("{says}, whatever its own proxy does"))
+            }
+            Standing::Away => Item::skip(PROXY, name, format!("{says}, which cannot use it now")),
+            Standing::Unknown => Item::skip(
+                PROXY,
+                name,
+                format!("not judged while {gateway} does not say which servers are behind it"),
+            ),
         };
     }
     if let Some(debug) = server.debug() {
@@ -272,38 +251,4 @@ fn without_metrics(name: &str, answers: &Answers, problem: &Problem) -> Item {
     let mut item = rights::unread(PROXY, name, right, &problem);
     item.says = format!("{HOOK} {seen}; {}", item.says);
     item
-}
-
-/// What one of Peerage's servers says of its peers, but for those that are said to be away already.
-fn peers(world: &World, peers: &[Value], name: &str) -> Vec<Item> {
-    let told = |it: &&Value| !world.is_away(&it["address"]);
-    let items = peers.iter().filter(told).map(|peer| {
-        let text = |key: &str| peer[key].as_str().unwrap_or_default().to_owned();
-        let subject = format!("{} seen by {}", text("id"), name);
-        let (state, why) = (text("state"), text("why"));
-        if let Some(message) = peer["error"]["message"].as_str() {
-            return Item::warn(PEER, &subject, format!("{state}: {message}"))
-                .fix("see what is said of its port and certificate");
-        }
-        let not_its_own = peer["notItsOwn"].as_u64().unwrap_or_default();
-        match state.as_str() {
-            "serving" if not_its_own > 0 => Item::warn(
-                PEER,
-                &subject,
-                format!(
-                    "answers merged documents: lists {} that it does not serve",
-                    counted(not_its_own, "API")
-                ),
-            )
-            .fix("upgrade it to 1.35 or newer, or name the server itself and not a load balancer"),
-            "serving" => Item::pass(PEER, &subject, why),
-            "gone" | "unreachable" | "crashed" => {
-                Item::fail(PEER, &subject, format!("{state}: {why}"))
-                    .fix("start it again, or delete its identity Lease if it is not coming back")
-            }
-            _ => Item::warn(PEER, &subject, format!("{state}: {why}"))
-                .fix("wait until it is heard; if that does not happen, see its log and what is said of its port"),
-        }
-    });
-    items.collect()
 }

@@ -5,3 +5,4 @@ mod certificates;
 mod checklist;
 mod fixture;
 mod gateways;
+mod told;

@@ -1,6 +1,9 @@
 //! What was seen of the servers, before anyone judges it.
 //!
-//! Invariant: everything here can be made by hand, so that judging is tested without servers.
+//! `gateways.rs` is what gateways say, and what follows for the servers behind them. Invariant: everything here can be made
+//! by hand, so that judging is tested without servers.
+
+mod gateways;
 
 use std::collections::BTreeSet;
 
@@ -10,7 +13,6 @@ use peerage_core::discovery::ApiGroupDiscoveryList;
 use peerage_proxy::headers;
 use serde_json::Value;
 
-use super::apis;
 use super::counters::Counted;
 use super::handshake::{Handshake, HandshakeError};
 use crate::client::Answer;
@@ -18,6 +20,7 @@ use crate::diff::lifecycle::Release;
 use crate::discovery::Form;
 use crate::pki::kubeconfig::Connection;
 use crate::targets::Unusable;
+pub(super) use gateways::{Gateway, Standing};
 
 /// An answer, or why there is none.
 pub(super) type Got = Result<Answer, String>;
@@ -189,36 +192,6 @@ pub(super) fn debug_peers(got: &Got) -> Option<Value> {
     (value["server"].is_string() && value["peers"].is_array()).then_some(value)
 }
 
-/// A gateway, as it answers on its own address.
-#[derive(Debug, Clone)]
-pub(super) struct Gateway {
-    /// Its address.
-    pub(super) url: String,
-    /// `/readyz`.
-    pub(super) ready: Got,
-    /// `/debug/peers`.
-    pub(super) debug: Got,
-    /// `/metrics`.
-    pub(super) metrics: Got,
-}
-
-impl Gateway {
-    /// The servers behind it, as it sees them.
-    pub(super) fn peers(&self) -> Vec<Value> {
-        let state = debug_peers(&self.debug).unwrap_or_default();
-        state["peers"].as_array().cloned().unwrap_or_default()
-    }
-}
-
-/// That clients reach a server through a gateway.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Behind<'w> {
-    /// The gateway's own address.
-    pub(super) gateway: &'w str,
-    /// Whether the gateway can use the server.
-    pub(super) serving: bool,
-}
-
 /// How what only some servers have gets to clients of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
@@ -228,6 +201,8 @@ pub(super) enum Way {
     Gateways,
     /// There is nothing that only some have, all servers being of this release.
     NotYet(Release),
+    /// A gateway that was named does not say for whom it is.
+    Unknown,
 }
 
 /// What `/version` says.
@@ -334,32 +309,9 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Whether clients come by gateways: these find servers without the addresses that servers tell each other.
-    pub(super) fn has_gateways(&self) -> bool {
-        let all = self.answering().all(Server::is_behind_peerage);
-        let any = self.answering().any(Server::is_gateway);
-        !self.gateways.is_empty() || (all && any)
-    }
-
     /// The servers that answer: of others it is not known what they are.
     pub(super) fn answering(&self) -> impl Iterator<Item = &Server> {
         self.servers.iter().filter(|it| it.answers().is_some())
-    }
-
-    /// The gateway of those named by their own address that a server stands behind; one that can use it before others.
-    pub(super) fn behind(&self, server: &Server) -> Option<Behind<'_>> {
-        let found = self.gateways.iter().filter_map(|gateway| {
-            let peers = gateway.peers();
-            let peer = peers.iter().find(|it| server.is_at(&it["address"]))?;
-            Some(Behind {
-                gateway: &gateway.url,
-                serving: peer["state"] == "serving",
-            })
-        });
-        let is_other = !server.is_gateway();
-        is_other
-            .then(|| found.max_by_key(|it| it.serving))
-            .flatten()
     }
 
     /// Whether nothing is known that servers share, for want of a server.
@@ -373,26 +325,8 @@ impl World {
         servers.any(|it| it.is_away() && it.is_at(address))
     }
 
-    /// Whether clients may connect to a server by itself, or to the gateway that it is.
-    pub(super) fn is_reached(&self, server: &Server) -> bool {
-        server.answers().is_some() && self.behind(server).is_none()
-    }
-
-    /// How what only some have gets to the clients of the others.
-    pub(super) fn way(&self) -> Way {
-        let through_gateways =
-            |it: &Server| it.is_gateway() || self.behind(it).is_some_and(|it| it.serving);
-        if !self.nobody_answers() && self.answering().all(through_gateways) {
-            return Way::Gateways;
-        }
-        match self.only_release() {
-            Some(release) if apis::differing(&self.servers).is_empty() => Way::NotYet(release),
-            _ => Way::Own,
-        }
-    }
-
     /// The release of all servers of which it is known, if it is one.
-    fn only_release(&self) -> Option<Release> {
+    pub(super) fn only_release(&self) -> Option<Release> {
         let named = self.answering().filter(|it| !it.is_gateway());
         let named = named.filter_map(|it| Some(it.version()?.emulated));
         let behind = self.gateways.iter().flat_map(Gateway::peers);

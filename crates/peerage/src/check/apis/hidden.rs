@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use peerage_core::discovery::{read_api_resources, read_legacy_groups};
 
 use super::super::report::{Item, some};
-use super::super::rights;
 use super::super::world::{Problem, Server, World, good};
-use super::{Api, Apis, GATEWAY, NAMED, words};
+use super::{Api, Apis, GATEWAY, NAMED, unread, words};
 use crate::diff::compare::api_version;
 
 const LEGACY: &str = "legacy-discovery";
@@ -31,7 +30,7 @@ pub(super) fn judge_legacy(world: &World, at: usize, server: &Server, all: &Apis
                 return Item::fail(LEGACY, name, crate::client::chain(&e)).fix(UNREADABLE);
             }
         },
-        Some(Err(problem)) => return rights::unread(LEGACY, name, rights::DISCOVERY, &problem),
+        Some(Err(problem)) => return unread(world, LEGACY, server, &problem),
         None => return Item::skip(LEGACY, name, "it does not answer"),
     };
     let known: BTreeSet<&str> = groups.iter().map(|group| group.name.as_str()).collect();
@@ -55,8 +54,9 @@ pub(super) fn judge_legacy(world: &World, at: usize, server: &Server, all: &Apis
         hidden.extend(words(missing));
     }
     judge_hidden(
+        world,
         LEGACY,
-        name,
+        server,
         &hidden,
         "kubectl and client-go of before 1.26 do not see them",
     )
@@ -67,7 +67,7 @@ pub(super) fn judge_openapi(world: &World, at: usize, server: &Server, all: &Api
     let got = server.answers().map(|it| &it.openapi);
     let index = match got.map(good) {
         Some(Ok(answer)) => answer.json(),
-        Some(Err(problem)) => return rights::unread(OPENAPI, name, rights::DISCOVERY, &problem),
+        Some(Err(problem)) => return unread(world, OPENAPI, server, &problem),
         None => return Item::skip(OPENAPI, name, "it does not answer"),
     };
     let mut hidden = Vec::new();
@@ -94,17 +94,25 @@ pub(super) fn judge_openapi(world: &World, at: usize, server: &Server, all: &Api
         ));
     }
     judge_hidden(
+        world,
         OPENAPI,
-        name,
+        server,
         &hidden,
         "`kubectl explain` and server-side validation on the client fail for them",
     )
 }
 
-fn judge_hidden(check: &'static str, name: &str, hidden: &[String], so: &str) -> Item {
+fn judge_hidden(
+    world: &World,
+    check: &'static str,
+    server: &Server,
+    hidden: &[String],
+    so: &str,
+) -> Item {
+    let name = &server.name;
     if hidden.is_empty() {
         return Item::pass(check, name, "hides nothing");
     }
     let says = format!("hides {}: {}; {so}", hidden.len(), some(hidden, NAMED));
-    Item::warn(check, name, says).fix(GATEWAY)
+    Item::warn(check, name, says).fix(world.start_first(server.is_behind_peerage(), GATEWAY))
 }

@@ -54,11 +54,13 @@ fn judge_read(world: &World, read: &ReadThrough) -> Option<Item> {
         None => (&read.path, &read.list),
     };
     let mut failed = Vec::new();
+    let mut through_peerage = true;
     let mut forbidden = false;
     for (server, got) in world.servers.iter().zip(answers) {
         if !world.is_reached(server) {
             continue;
         }
+        let before = failed.len();
         match good(got) {
             Ok(_) => {}
             Err(Problem::Forbidden) => forbidden = true,
@@ -69,10 +71,13 @@ fn judge_read(world: &World, read: &ReadThrough) -> Option<Item> {
             Err(Problem::Unauthorized) => failed.push(format!("{} answers 401", server.name)),
             Err(Problem::Other(text)) => failed.push(format!("{}: {text}", server.name)),
         }
+        through_peerage &= failed.len() == before || server.is_behind_peerage();
     }
     if !failed.is_empty() {
         let fix = "see what is said of `proxy`, `peer-port` and `front-proxy`";
-        return Some(Item::fail(READ, path, failed.join("; ")).fix(fix));
+        return Some(
+            Item::fail(READ, path, failed.join("; ")).fix(world.start_first(through_peerage, fix)),
+        );
     }
     let resource = read
         .path

@@ -57,7 +57,7 @@ fn failing(world: &World) -> Vec<String> {
 }
 
 /// A pair of servers whose own proxies are off, as real ones without any flag for it answer.
-fn without_proxies(pki: &Pki) -> World {
+pub(super) fn without_proxies(pki: &Pki) -> World {
     let mut world = world(pki);
     for at in [0, 1] {
         let own = answers(&mut world, at).own.clone().unwrap();
