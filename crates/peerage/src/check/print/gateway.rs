@@ -32,6 +32,15 @@ pub(super) fn flags(facts: &Facts) -> Vec<String> {
             format!("{PKI}/front-proxy-client.key"),
         ),
         ("peer-ca-file", format!("{PKI}/ca.crt")),
+        // Gateways believe each other: a --peer may be a server's address that its gateway has taken.
+        (
+            "requestheader-client-ca-file",
+            format!("{PKI}/front-proxy-ca.crt"),
+        ),
+        (
+            "requestheader-allowed-names",
+            "front-proxy-client".to_owned(),
+        ),
     ];
     flags.extend(rest.iter().map(|(name, value)| format!("--{name}={value}")));
     flags
@@ -43,7 +52,7 @@ fn steps(begins: &str, file: &str, last: &str) -> String {
     format!(
         "# `peerage gateway` beside the kube-apiserver of this host: it takes port {SECURE_PORT}, where clients are. As root:\n\
          # 1. Here: leave out the --peer that is this host{file}.\n\
-         #    A server that has not moved to {BEHIND} yet is at {SECURE_PORT} until then.\n\
+         #    A server that has not moved to {BEHIND} yet is at {SECURE_PORT}, where its gateway is later: it passes on what comes.\n\
          # 2. See that the flags are good: peerage gateway --print-config $(sed -n 's/^{begins}\\(--[^ ]*\\).*/\\1/p' FILE)\n\
          # 3. Give the kube-apiserver --secure-port={BEHIND}, and its probes that port.\n\
          # 4. {last}\n\

@@ -42,6 +42,7 @@ fn as_kubeadm_names_them(pki: &Pki, directory: &Path) -> PathBuf {
         ("ca.crt", "ca.crt"),
         ("front-proxy-client.crt", "front-proxy-client.crt"),
         ("front-proxy-client.key", "front-proxy-client.key"),
+        ("front-proxy-ca.crt", "front-proxy-ca.crt"),
     ] {
         std::os::unix::fs::symlink(pki.file(file), named.join(name)).unwrap();
     }

@@ -3,12 +3,13 @@
 //! others' `--peer` still has the address that is the gateway's now.
 
 use peerage_testkit::cluster::until;
-use peerage_testkit::kube::{Gateway, RunningGateway};
-use peerage_testkit::wire::{AGGREGATED, Outgoing};
+use peerage_testkit::kube::{Backend, ControlPlane, Gateway, RunningGateway};
+use peerage_testkit::wire::{AGGREGATED, Client, Outgoing};
+use serde_json::json;
 
 use super::{GATEWAYS, Gateways, send};
 use crate::ours::start;
-use crate::versions::NEWER_ONLY;
+use crate::versions::{self, NEWER_ONLY};
 
 /// Beside the older server, and, behind it, beside the newer.
 async fn in_a_row(gateways: &Gateways) -> (RunningGateway, RunningGateway) {
@@ -76,4 +77,37 @@ async fn discovery_of_two_gateways_in_a_row_is_that_of_all_servers_and_a_lost_se
     let answer = send(&front, "admin", &read).await;
     assert_eq!(answer.status(), 503, "{}", answer.in_words());
     assert!(answer.head.header("retry-after").is_some());
+}
+
+/// kube-apiserver publishes its own port: where the gateway has the same one at the host's address, pods come to it.
+#[tokio::test]
+async fn pods_are_led_to_the_gateway_where_the_server_keeps_its_port_on_the_loopback_address() {
+    const HOST: &str = "198.51.100.7";
+    let flags = [
+        "--endpoint-reconciler-type=lease",
+        &format!("--advertise-address={HOST}"),
+    ];
+    let only = versions::without_own_proxy(&versions::newer(), "only").flags(&flags);
+    let plane = ControlPlane::on(Backend::Etcd("3.6")).server(only);
+    let plane = plane.start().await;
+    let only = plane.server("only");
+    let port = only.address().port();
+    // In place of the host's address.
+    let flags = [
+        "--bind-address=127.0.0.2".to_owned(),
+        format!("--secure-port={port}"),
+    ];
+    let spec = Gateway::beside(only).flags(&flags.each_ref().map(String::as_str));
+    let _gateway = start(&plane, spec).await;
+    let gateway = Client::new(([127, 0, 0, 2], port).into(), plane.pki(), "admin");
+    let slice = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
+    let slice = Outgoing::new("GET", slice);
+    until("the server has published where it is", || async {
+        let answer = gateway.send(&slice).await;
+        answer.is_ok_and(|answer| {
+            let slice = answer.json();
+            slice["endpoints"][0]["addresses"] == json!([HOST]) && slice["ports"][0]["port"] == port
+        })
+    })
+    .await;
 }
