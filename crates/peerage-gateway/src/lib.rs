@@ -12,6 +12,7 @@
 //! | [`sources`] | where the servers behind come from |
 //! | `server` | start, readiness, drain |
 //! | `readiness` | whether the gateway is ready, and why not |
+//! | [`yaml`] | files that people wrote, and what is wrong with them in words |
 //! | `admin` | health, metrics and state of the gateway itself, on an address of its own |
 //!
 //! Left to the servers behind: who a bearer token belongs to, and what anyone may do.
@@ -24,6 +25,7 @@ mod page;
 mod readiness;
 mod server;
 pub mod sources;
+pub mod yaml;
 
 pub use options::GatewayOptions;
 pub use server::{GatewayError, Running, start};

@@ -227,7 +227,7 @@ impl Audit {
                 path: self.policy.clone(),
                 source,
             })?;
-        let document = crate::yaml::read(&text).map_err(wrong)?;
+        let document = crate::yaml::read_open(&text).map_err(wrong)?;
         Policy::parse(document).map_err(|e| wrong(chain(&e)))
     }
 }

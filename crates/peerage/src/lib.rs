@@ -31,7 +31,8 @@ pub mod signals;
 pub mod store;
 pub mod targets;
 pub mod up;
-pub mod yaml;
+
+pub use peerage_gateway::yaml;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -30,7 +30,30 @@ pub struct FromFile {
     /// The file.
     pub path: Option<PathBuf>,
     /// The flags that it gave and that the command line did not, and where in it.
-    pub flags: BTreeMap<String, Place>,
+    pub flags: BTreeMap<String, InFile>,
+}
+
+/// Where a flag is in a file.
+#[derive(Debug, Clone)]
+pub struct InFile {
+    /// Its key.
+    pub key: Place,
+    /// The items of its list, if it has one: each with its place.
+    pub items: Vec<(String, Place)>,
+}
+
+impl InFile {
+    /// What a message is about: the one item that it quotes, or the key.
+    fn place(&self, message: &str) -> Place {
+        let quotes = |value: &str| {
+            message.contains(&format!("{value:?}")) || message.contains(&format!("'{value}'"))
+        };
+        let mut quoted = self.items.iter().filter(|(value, _)| quotes(value));
+        match (quoted.next(), quoted.next()) {
+            (Some((_, place)), None) => *place,
+            _ => self.key,
+        }
+    }
 }
 
 impl FromFile {
@@ -48,7 +71,8 @@ impl FromFile {
             .as_deref()
             .unwrap_or("the file".as_ref())
             .display();
-        let places = named.map(|(flag, place)| format!(" ({flag} is in {file}, {place})"));
+        let places =
+            named.map(|(flag, at)| format!(" ({flag} is in {file}, {})", at.place(message)));
         places.collect()
     }
 }

@@ -20,6 +20,7 @@ use tokio::time::{Instant, timeout};
 
 use super::publish::Publisher;
 use super::{Found, LONGEST_ID};
+use crate::yaml::{self, Place};
 
 /// How often the file is looked at. Its content counts, not its time: mounted files are swapped by symlink.
 const LOOK: Duration = Duration::from_secs(1);
@@ -75,7 +76,7 @@ enum FileError {
         place: String,
         why: EntryError,
     },
-    #[error("{path} is no list of servers: {problem}")]
+    #[error("{path} is no list of servers ([{{url: https://HOST:PORT}}, …]): {problem}")]
     Shape { path: String, problem: String },
 }
 
@@ -217,12 +218,9 @@ fn parse(path: &Path, text: &str) -> Result<List, FileError> {
     if text.trim().is_empty() {
         return Err(FileError::Empty(path));
     }
-    let entries: Vec<Spanned<Value>> = match serde_saphyr::from_str(text) {
+    let entries: Vec<Spanned<Value>> = match yaml::read_open(text) {
         Ok(entries) => entries,
-        Err(error) => {
-            let problem = in_one_line(&error.without_snippet().to_string());
-            return Err(FileError::Shape { path, problem });
-        }
+        Err(problem) => return Err(FileError::Shape { path, problem }),
     };
     let mut list = List::default();
     for Spanned {
@@ -234,7 +232,7 @@ fn parse(path: &Path, text: &str) -> Result<List, FileError> {
             Ok(found) => list.servers.push(found),
             Err(why) => list.bad.push(Bad {
                 entry: shown,
-                place: format!("line {}, column {}", referenced.line(), referenced.column()),
+                place: Place::from(&referenced).to_string(),
                 why,
             }),
         }
@@ -250,13 +248,6 @@ fn parse(path: &Path, text: &str) -> Result<List, FileError> {
         place,
         why,
     })
-}
-
-/// What the parser says, without lines of its own.
-fn in_one_line(text: &str) -> String {
-    let first = text.lines().find(|line| !line.trim().is_empty());
-    let words = first.unwrap_or_default().chars().take(200);
-    words.collect::<String>().trim().to_owned()
 }
 
 #[derive(Deserialize)]
@@ -475,14 +466,17 @@ mod tests {
             (" \n", "empty"),
             ("url: https://a", "shape"),
             ("- [", "shape"),
+            ("- {url: 'https://a', url: 'https://b'}", "shape"),
+            ("- url: https://a\n---\n- url: https://b\n", "shape"),
             ("\"https://a\"", "shape"),
             ("- url: nonsense\n- 7\n", "entries"),
         ] {
             let error = parse(Path::new("f"), text).unwrap_err();
             assert_eq!(error.reason(), reason, "{text:?}: {error}");
             assert_eq!(error.to_string().lines().count(), 1, "{error}");
-            let has_place = error.to_string().contains("line 1");
+            let has_place = error.to_string().contains("line ");
             assert!(has_place || reason == "empty", "{error}");
+            assert!(!error.to_string().contains("ption"), "{error}");
         }
     }
 }

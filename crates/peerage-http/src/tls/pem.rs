@@ -99,7 +99,7 @@ impl Sources {
 pub fn certificates(pem: &[u8], origin: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let none = || TlsError::NoCertificate {
         origin: origin.to_owned(),
-        instead: holds(pem),
+        instead: holds(pem, CERTIFICATE),
     };
     let found = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     match found {
@@ -158,17 +158,23 @@ where
 pub(crate) fn key(pem: &[u8], origin: &str) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|_| TlsError::NoKey {
         origin: origin.to_owned(),
-        instead: holds(pem),
+        instead: holds(pem, PRIVATE_KEY),
     })
 }
 
+/// How a certificate begins.
+const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
+/// How private keys begin, of whatever kind.
+const PRIVATE_KEY: &[u8] = b"PRIVATE KEY-----";
+
 /// What a file that lacks what was looked for holds: the two files of a pair are easily taken for each other.
-fn holds(pem: &[u8]) -> Option<&'static str> {
+fn holds(pem: &[u8], wanted: &[u8]) -> Option<&'static str> {
     let has = |label: &[u8]| pem.windows(label.len()).any(|at| at == label);
-    match (
-        has(b"PRIVATE KEY-----"),
-        has(b"-----BEGIN CERTIFICATE-----"),
-    ) {
+    if has(wanted) {
+        // It begins and cannot be read: a copy that broke off, mostly.
+        return Some("a part of one, or a damaged one; copy the file again");
+    }
+    match (has(PRIVATE_KEY), has(CERTIFICATE)) {
         (true, false) => Some("a private key"),
         (false, true) => Some("a certificate"),
         _ if pem.trim_ascii().is_empty() => Some("nothing"),
@@ -202,6 +208,12 @@ mod tests {
         assert_eq!(
             none.to_string(),
             "no private key in f: it holds a certificate"
+        );
+        let half = read(pair.pems().0);
+        let none = certificates(&half[..half.len() / 2], "f").unwrap_err();
+        assert_eq!(
+            none.to_string(),
+            "no certificate in f: it holds a part of one, or a damaged one; copy the file again"
         );
         let none = certificates(b"\n", "f").unwrap_err();
         assert_eq!(none.to_string(), "no certificate in f: it holds nothing");

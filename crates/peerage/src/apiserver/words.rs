@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::unneeded::{self, Unneeded};
-use crate::print_config::FromFile;
+use crate::print_config::{FromFile, InFile};
 use crate::settings_error::SettingsError;
 use crate::yaml::{self, Place};
 
@@ -112,6 +112,7 @@ impl Words {
             name,
             place,
             values,
+            items,
         } in read_config_file(&path)?
         {
             let wrong = |problem: String| SettingsError::ConfigKey {
@@ -132,11 +133,12 @@ impl Words {
             if on_command_line.contains(name.as_str()) {
                 continue;
             }
+            let items = std::iter::zip(values.clone(), items).collect();
             for value in values {
                 let word = format!("--{name}={value}").into();
                 self.push_flag(flags.unneeded(&name), vec![word]);
             }
-            self.file.flags.insert(name, place);
+            self.file.flags.insert(name, InFile { key: place, items });
         }
         self.file.path = Some(path);
         Ok(())
@@ -220,6 +222,8 @@ struct Key {
     name: String,
     place: Place,
     values: Vec<String>,
+    /// Where the values are, if they are a list's.
+    items: Vec<Place>,
 }
 
 /// Flags of a YAML file, in order of name. A list is the flag repeated, a map is `key=value` repeated.
@@ -231,30 +235,39 @@ fn read_config_file(path: &PathBuf) -> Result<Vec<Key>, SettingsError> {
     })?;
     // A file that is empty, or all comments, gives nothing.
     let document: Option<yaml::Entries> =
-        yaml::read(&text).map_err(|problem| SettingsError::ConfigFile {
+        yaml::read_open(&text).map_err(|problem| SettingsError::ConfigFile {
             path: path.clone(),
-            problem: format!("{problem}; it has to be a map of flag names and values"),
+            problem,
         })?;
     let mut keys = Vec::new();
-    for (key, place, value) in document.unwrap_or_default().0 {
+    for yaml::Entry {
+        key,
+        place,
+        value,
+        items,
+    } in document.unwrap_or_default().0
+    {
         let word = canonical(format!("--{}", key.trim_start_matches("--")).into());
         let name = flag_name(&word).unwrap_or(&key).to_owned();
-        let wrong = |problem: &str| SettingsError::ConfigKey {
-            path: path.clone(),
-            place,
-            key: key.clone(),
-            problem: problem.to_owned(),
-        };
         if name == CONFIG {
-            return Err(wrong("a file cannot name another one"));
+            return Err(SettingsError::ConfigKey {
+                path: path.clone(),
+                place,
+                key,
+                problem: "a file cannot name another one".to_owned(),
+            });
         }
-        let values = values_of(&value).ok_or_else(|| {
-            wrong("write a text, a number, true or false, a list or a map of these")
+        let values = values_of(&value).ok_or_else(|| SettingsError::ConfigKey {
+            path: path.clone(),
+            place: bad_item(&value, &items).unwrap_or(place),
+            key: key.clone(),
+            problem: "write a text, a number, true or false, a list or a map of these".to_owned(),
         })?;
         keys.push(Key {
             name,
             place,
             values,
+            items,
         });
     }
     keys.sort_by(|a, b| a.name.cmp(&b.name));
@@ -270,6 +283,15 @@ fn values_of(value: &Value) -> Option<Vec<String>> {
             .collect(),
         other => Some(vec![scalar(other)?]),
     }
+}
+
+/// Where in a list the first item is that is no value of a flag.
+fn bad_item(value: &Value, items: &[Place]) -> Option<Place> {
+    let at = value
+        .as_array()?
+        .iter()
+        .position(|item| scalar(item).is_none())?;
+    items.get(at).copied()
 }
 
 fn scalar(value: &Value) -> Option<String> {
@@ -387,12 +409,20 @@ mod tests {
                 "secure-port: 1\nsecure-prot: 1",
                 ", line 2, column 1, key secure-prot: no flag has that name",
             ),
-            ("[1]", "map of flag names"),
+            ("[1]", ": expected a map (name: value) at line 1"),
+            (
+                "secure-port: 1\nsecure-port: 2",
+                ": the key \"secure-port\" is given for the second time; leave one of them out at line 2, column 1",
+            ),
             ("- a: 1", "line 1, column 1"),
             ("a: 1\n b: [", "line 2, column"),
             (
                 "\nsecure-port: {a: [1]}",
                 ", line 2, column 1, key secure-port: write a text",
+            ),
+            (
+                "etcd-servers:\n- a\n- [b]",
+                ", line 3, column 3, key etcd-servers: write a text",
             ),
             (
                 "config: x",

@@ -138,8 +138,8 @@ fn a_mistake_in_a_file_is_told_with_its_place() {
             "(secure-port is in F, line 2, column 1)",
         ),
         (
-            "\n\npeer: ['https://a', foo]\n",
-            "(peer is in F, line 3, column 1)",
+            "\n\npeer:\n- 'https://a'\n- foo\n",
+            "(peer is in F, line 5, column 3)",
         ),
         (
             "peer-hold: forever\n",
