@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 
-pub use client::{ClientTls, ClientTlsOptions, DEFAULT_SERVER_NAME};
+pub use client::{ClientTls, ClientTlsOptions, DEFAULT_SERVER_NAME, check_pair};
 pub use names::issuer;
 pub use pem::{Pem, bundle, certificates, roots};
 pub use server::{ServerTls, ServerTlsOptions, TlsPeer};

@@ -32,6 +32,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::client::{ApiClient, chain};
+use crate::credentials;
 use crate::exit::Failure;
 use crate::output::{Output, plain, print_json};
 use crate::pki::kubeconfig;
@@ -141,12 +142,11 @@ pub fn run(flags: &CheckFlags) -> Result<u8, Failure> {
 }
 
 fn plan(flags: &CheckFlags) -> Result<Plan, Failure> {
-    let read = |file: &PathBuf| {
-        std::fs::read_to_string(file)
-            .map_err(|e| Failure::unavailable(format!("cannot read {}: {e}", file.display())))
-    };
     let front_proxy = match (&flags.proxy_client_cert_file, &flags.proxy_client_key_file) {
-        (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
+        (Some(certificate), Some(key)) => Some(credentials::read_pair(
+            ("--proxy-client-cert-file", certificate),
+            ("--proxy-client-key-file", key),
+        )?),
         _ => None,
     };
     let mut manifests = Vec::new();

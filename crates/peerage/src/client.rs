@@ -12,6 +12,7 @@ use peerage_http::{
 };
 use serde_json::Value;
 
+use crate::credentials;
 use crate::pki::kubeconfig::Connection;
 
 /// Accepts the aggregated discovery document with what peers serve.
@@ -110,6 +111,8 @@ pub struct ApiClient {
     url: String,
     authority_from: String,
     token: Option<String>,
+    /// What a 401 is about.
+    refused: String,
     headers: HeaderMap,
     wait: Duration,
 }
@@ -143,9 +146,23 @@ impl ApiClient {
             .server_name
             .clone()
             .unwrap_or_else(|| host.to_owned());
-        if let (Some(certificate), Some(key)) = (&connection.certificate, &connection.key) {
-            options.identity = Some((Pem::bytes(certificate.clone()), Pem::bytes(key.clone())));
-        }
+        options.identity = match (&connection.certificate, &connection.key) {
+            (Some(certificate), Some(key)) => {
+                Some((Pem::bytes(certificate.clone()), Pem::bytes(key.clone())))
+            }
+            (None, None) => None,
+            // To ask as nobody instead would only move the mistake.
+            (Some(_), None) => {
+                return Err(failed(
+                    "there is a client certificate without its key".to_owned(),
+                ));
+            }
+            (None, Some(_)) => {
+                return Err(failed(
+                    "there is a client key without its certificate".to_owned(),
+                ));
+            }
+        };
         let tls = ClientTls::load(options).map_err(|e| failed(chain(&e)))?;
         let with_port = match authority.port() {
             Some(_) => address.to_owned(),
@@ -154,6 +171,7 @@ impl ApiClient {
         let options = UpstreamOptions::new(with_port, tls);
         Ok(Self {
             token: connection.token.clone(),
+            refused: credentials::refused(connection),
             authority_from: connection.authority_from.clone(),
             ..Self::of(options, &connection.url, wait)
         })
@@ -183,6 +201,7 @@ impl ApiClient {
             url: url.to_owned(),
             authority_from: String::new(),
             token: None,
+            refused: String::new(),
             headers: HeaderMap::new(),
             wait,
         }
@@ -193,6 +212,11 @@ impl ApiClient {
     pub fn with_headers(mut self, headers: HeaderMap) -> Self {
         self.headers = headers;
         self
+    }
+
+    /// What a 401 is most likely about.
+    pub fn refused(&self) -> &str {
+        &self.refused
     }
 
     /// Asks for a path.

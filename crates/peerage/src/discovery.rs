@@ -32,7 +32,7 @@ pub enum DiscoveryError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// It answered something else than a document.
-    #[error("{path} answers {answer}{}", hint(*.status))]
+    #[error("{path} answers {answer}{hint}")]
     Status {
         /// What was asked for.
         path: String,
@@ -40,6 +40,8 @@ pub enum DiscoveryError {
         status: StatusCode,
         /// Status and message.
         answer: String,
+        /// What it is about, behind a semicolon.
+        hint: String,
     },
     /// Its document cannot be used.
     #[error("{path}: {reason}")]
@@ -54,15 +56,13 @@ pub enum DiscoveryError {
     TooMany,
 }
 
-fn hint(status: StatusCode) -> &'static str {
+fn hint(client: &ApiClient, status: StatusCode) -> String {
     match status {
         StatusCode::FORBIDDEN => {
-            "; the right that is missing is that of the ClusterRole system:discovery"
+            "; the right that is missing is that of the ClusterRole system:discovery".to_owned()
         }
-        StatusCode::UNAUTHORIZED => {
-            "; the server does not know these credentials (give a client certificate or a token)"
-        }
-        _ => "",
+        StatusCode::UNAUTHORIZED => format!("; {}", client.refused()),
+        _ => String::new(),
     }
 }
 
@@ -138,10 +138,10 @@ pub async fn read(client: &ApiClient) -> Result<Discovery, DiscoveryError> {
 
 async fn document(client: &ApiClient, path: &str) -> Result<bytes::Bytes, DiscoveryError> {
     let answer = client.get_as(path, FRONT_ACCEPT).await?;
-    usable(path, answer)
+    usable(client, path, answer)
 }
 
-fn usable(path: &str, answer: Answer) -> Result<bytes::Bytes, DiscoveryError> {
+fn usable(client: &ApiClient, path: &str, answer: Answer) -> Result<bytes::Bytes, DiscoveryError> {
     if answer.status == StatusCode::OK {
         return Ok(answer.body);
     }
@@ -149,6 +149,7 @@ fn usable(path: &str, answer: Answer) -> Result<bytes::Bytes, DiscoveryError> {
         path: path.to_owned(),
         status: answer.status,
         answer: answer.in_words(),
+        hint: hint(client, answer.status),
     })
 }
 

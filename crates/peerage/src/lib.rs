@@ -17,6 +17,7 @@ pub mod check;
 pub mod cli;
 pub mod client;
 pub mod common_flags;
+pub mod credentials;
 pub mod diff;
 pub mod discovery;
 pub mod etcd;

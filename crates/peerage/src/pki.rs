@@ -98,6 +98,19 @@ pub enum PkiError {
         /// Why.
         text: String,
     },
+    /// There is no kubeconfig to read.
+    #[error(
+        "cannot read the kubeconfig {}: name another with --kubeconfig or the variable KUBECONFIG (else it is \
+         ./kubeconfig, or ~/.kube/config); check and diff take servers without one too, as https://HOST:PORT with \
+         --certificate-authority",
+        path.display()
+    )]
+    NoKubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A kubeconfig does not say what is needed.
     #[error("{}: {problem}", path.display())]
     Kubeconfig {

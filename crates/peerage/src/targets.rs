@@ -1,11 +1,12 @@
 //! Which servers to ask, and with which credentials: contexts of a kubeconfig, or URLs with kubectl's flags.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
 use crate::client::ApiClient;
+use crate::credentials;
 use crate::exit::{Failure, Kind};
 use crate::pki::kubeconfig::{self, Connection};
 
@@ -218,31 +219,33 @@ fn of_url(flags: &ServerFlags, url: &str) -> Result<Target, Failure> {
 /// A connection with what the flags say instead, as kubectl does it: credentials come all from one place.
 fn with_flags(flags: &ServerFlags, mut connection: Connection) -> Result<Connection, Failure> {
     if let Some(file) = &flags.certificate_authority {
-        connection.authority = Some(read(file)?);
+        connection.authority = Some(credentials::read(("--certificate-authority", file))?);
         connection.authority_from = format!("--certificate-authority {}", file.display());
     }
     if let Some(name) = &flags.tls_server_name {
         connection.server_name = Some(name.clone());
     }
     if flags.client_certificate.is_some() || flags.token_file.is_some() {
-        let optional = |file: &Option<PathBuf>| file.as_deref().map(read).transpose();
-        connection.certificate = optional(&flags.client_certificate)?;
-        connection.key = optional(&flags.client_key)?;
-        let token = optional(&flags.token_file)?;
-        connection.token = token.map(|text| text.trim().to_owned());
+        let pair = match (&flags.client_certificate, &flags.client_key) {
+            (Some(certificate), Some(key)) => Some(credentials::read_pair(
+                ("--client-certificate", certificate),
+                ("--client-key", key),
+            )?),
+            _ => None,
+        };
+        (connection.certificate, connection.key) = pair.unzip();
+        let token = flags.token_file.as_deref();
+        let token = token.map(|file| credentials::read_token(("--token-file", file)));
+        connection.token = token.transpose()?;
     }
     Ok(connection)
-}
-
-fn read(file: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(file)
-        .map_err(|e| Failure::unavailable(format!("cannot read {}: {e}", file.display())))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::path::Path;
 
     const KUBECONFIG: &str = r"
 current-context: old
@@ -310,6 +313,28 @@ users:
         assert_eq!(all[0].also, ["again", "as-bob"]);
         assert_eq!(all[0].connection.token.as_deref(), Some("abc"));
         assert_eq!(all[1].also, [""; 0]);
+    }
+
+    #[test]
+    fn where_there_is_no_kubeconfig_it_is_said_which_one_and_what_to_do_instead() {
+        let flags = ServerFlags {
+            kubeconfig: "kubeconfig-that-is-not-there".into(),
+            ..ServerFlags::default()
+        };
+        for failure in [
+            named(&flags, "old").unwrap_err(),
+            of_all_contexts(&flags).unwrap_err(),
+        ] {
+            assert_eq!(failure.kind(), Kind::Unavailable);
+            for says in [
+                "kubeconfig-that-is-not-there",
+                "--kubeconfig",
+                "KUBECONFIG",
+                "https://HOST:PORT",
+            ] {
+                assert!(failure.to_string().contains(says), "{failure}");
+            }
+        }
     }
 
     #[test]

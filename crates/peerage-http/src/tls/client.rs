@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rustls::ClientConfig;
 use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::sign::CertifiedKey;
 
 use super::verify::Servers;
 use super::{Pem, TlsError, alpn, pem, provider, words};
@@ -145,6 +146,21 @@ impl ClientTls {
         };
         Some((config.clone(), inner.server_name.clone()))
     }
+}
+
+/// Whether a certificate (leaf first) can be shown with a key; each is PEM with where it is from.
+///
+/// # Errors
+/// What is wrong with which of them.
+pub fn check_pair(certificate: (&[u8], &str), key: (&[u8], &str)) -> Result<(), TlsError> {
+    let chain = pem::certificates(certificate.0, certificate.1)?;
+    let private = pem::key(key.0, key.1)?;
+    let checked = CertifiedKey::from_der(chain, private, &provider());
+    checked.map(drop).map_err(|refusal| TlsError::Pair {
+        certificate: certificate.1.to_owned(),
+        key: key.1.to_owned(),
+        refusal,
+    })
 }
 
 fn server_name(name: &str) -> Result<ServerName<'static>, TlsError> {

@@ -188,7 +188,9 @@ impl From<PkiError> for Failure {
             | PkiError::AltName { .. }
             | PkiError::Name { .. }
             | PkiError::Kubeconfig { .. } => Kind::Usage,
-            PkiError::Read { .. } | PkiError::NoAuthority { .. } => Kind::Unavailable,
+            PkiError::Read { .. }
+            | PkiError::NoKubeconfig { .. }
+            | PkiError::NoAuthority { .. } => Kind::Unavailable,
             _ => Kind::Failed,
         };
         Self::new(kind, error)

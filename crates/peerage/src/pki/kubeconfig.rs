@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::directory::{CLUSTER_CA, PkiDirectory};
 use super::{PkiError, files};
+use crate::credentials;
 
 /// One server of a kubeconfig.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,7 +179,11 @@ pub fn contexts(path: &Path) -> Result<Contexts, PkiError> {
 }
 
 fn read_file(path: &Path) -> Result<File, PkiError> {
-    crate::yaml::read(&files::read(path)?).map_err(|problem| PkiError::Kubeconfig {
+    let text = std::fs::read_to_string(path).map_err(|source| PkiError::NoKubeconfig {
+        path: path.to_owned(),
+        source,
+    })?;
+    crate::yaml::read(&text).map_err(|problem| PkiError::Kubeconfig {
         path: path.to_owned(),
         problem,
     })
@@ -230,8 +235,19 @@ pub fn read(path: &Path, context: Option<&str>) -> Result<Connection, PkiError> 
         key: pem(base, &user.client_key_data, &user.client_key)?,
         token: match (user.token, user.token_file) {
             // As client-go does it: what is read from the file is newer.
-            (_, Some(file)) => Some(files::read(&base.join(file))?.trim().to_owned()),
-            (token, None) => token,
+            (_, Some(file)) => {
+                let file = base.join(file);
+                let token = credentials::token(&files::read(&file)?);
+                Some(token.map_err(|why| problem(format!("tokenFile: {} {why}", file.display())))?)
+            }
+            (Some(token), None) if token.is_empty() => None,
+            (Some(token), None) => Some(credentials::token(&token).map_err(|_| {
+                problem(format!(
+                    "the token of user {:?} has blanks or lines in it",
+                    context.user
+                ))
+            })?),
+            (None, None) => None,
         },
     })
 }
