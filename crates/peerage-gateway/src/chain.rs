@@ -128,7 +128,8 @@ impl Chain {
         let info = match RequestInfo::parse(request.method().as_str(), target) {
             Ok(info) => Arc::new(info.into_owned()),
             Err(error) => {
-                return peerage_http::plain(&error.plain());
+                let id = audit::audit_id(request.headers());
+                return audit::numbered(&id, peerage_http::plain(&error.plain()));
             }
         };
         request.extensions_mut().insert(info.clone());
@@ -150,7 +151,7 @@ impl Chain {
         let status = Status::service_unavailable(message).with_retry_after(LOOP_RETRY);
         let mut response = Form::of(request, info).say(&status, &self.shared.rendering);
         headers::name_server(response.headers_mut(), &self.shared.id);
-        response
+        audit::numbered(&audit::audit_id(request.headers()), response)
     }
 
     /// From authentication on.

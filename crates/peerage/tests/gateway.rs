@@ -79,6 +79,8 @@ async fn a_gateway_says_that_it_is_ready_when_it_is_and_otherwise_who_is_missing
     let (_, why) = all.last().unwrap();
     assert!(why.contains(&server.address.to_string()), "{why}");
     assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "{all:?}");
+    // On a machine that has no time for it a question may fail now and then, but no line comes with each.
+    assert!(all.len() <= 12, "{all:?}");
 }
 
 async fn explained(gateway: &GatewayProcess, words: &[&str]) -> (Option<i32>, String, String) {

@@ -352,7 +352,8 @@ async fn all_go(way: &RunningGateway, how: &str, what: &str, servers: [&Apiserve
     assert!(servers < Duration::from_secs(10), "{what}: {servers:?}");
 }
 
-/// The same report: a client that froze, of which nothing on the network says that it is gone, is let go of in half a minute.
+/// The same report: a client that froze, of which nothing on the network says that it is gone, is let go of: after 25 seconds, and what
+/// a busy machine takes to see it.
 #[tokio::test]
 async fn clients_that_freeze_take_their_watches_with_them() {
     let gateways = GATEWAYS.get().await;

@@ -114,6 +114,28 @@ async fn what_no_server_has_is_404_as_the_server_says_it_and_stays_so() {
     }
 }
 
+/// An answer that the gateway makes itself is that of the server, its number included.
+#[tokio::test]
+async fn a_target_that_no_request_can_have_is_refused_as_the_server_refuses_it() {
+    let gateways = GATEWAYS.get().await;
+    let id = "44444444-0000-4000-8000-000000000000";
+    let ask = Outgoing::new("GET", "/api/v1/watch").header("Audit-Id", id);
+    let older = gateways.plane.server("older").client("admin");
+    let said = older.send(&ask).await.unwrap();
+    assert_eq!(said.status(), 500, "{}", said.in_words());
+    for (name, gateway) in gateways.each() {
+        let answer = send(gateway, "admin", &ask).await;
+        assert_eq!(answer.in_words(), said.in_words(), "{name}");
+        for header in ["audit-id", "content-type", "content-length"] {
+            assert_eq!(
+                answer.head.header(header),
+                said.head.header(header),
+                "{name}"
+            );
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_server_knows_who_is_asking_by_certificate_by_token_and_not_at_all() {
     let gateways = GATEWAYS.get().await;
