@@ -1,7 +1,10 @@
 //! Gateways on their own addresses: whether each is ready, and all that it says of servers, of where it has them from and
 //! of what it sends nothing to. What one of Peerage's servers says of its peers is judged alike.
 //!
-//! Invariant: of `/debug/peers` nothing that is wrong there passes unsaid; its own words are repeated.
+//! `known.rs` judges whether it knows every server, `published.rs` whether pods come to one. Invariant: of `/debug/peers` nothing that is wrong there passes unsaid; its own words are repeated.
+
+mod known;
+mod published;
 
 use serde_json::Value;
 
@@ -23,7 +26,10 @@ const NO_GATEWAY: &str = "--gateway is the gateway's --admin-bind-address";
 /// Judges every gateway that was named by its own address.
 pub(super) fn judge(world: &World) -> Vec<Item> {
     let each = world.gateways.iter().map(|it| judge_gateway(world, it));
-    each.flatten().collect()
+    let mut items: Vec<Item> = each.flatten().collect();
+    items.extend(known::judge(world));
+    items.extend(published::judge(world));
+    items
 }
 
 fn judge_gateway(world: &World, gateway: &Gateway) -> Vec<Item> {

@@ -13,6 +13,7 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, Error};
+use sha2::{Digest as _, Sha256};
 use tokio::net::TcpStream;
 
 /// What a server showed.
@@ -24,6 +25,14 @@ pub(super) struct Handshake {
     pub(super) took: Duration,
     /// The address that its name stood for.
     pub(super) at: Option<SocketAddr>,
+}
+
+impl Handshake {
+    /// SHA-256 of its certificate, written as gateways write it.
+    pub(super) fn fingerprint(&self) -> Option<String> {
+        let digest = Sha256::digest(self.certificates.first()?);
+        Some(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
 }
 
 /// Why there was no handshake.

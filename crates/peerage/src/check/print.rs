@@ -13,13 +13,15 @@ mod tests;
 
 use std::fmt::Write as _;
 
+use jiff::Timestamp;
+
 use self::behind::Gateway;
 use super::command_line;
 use super::gather::{self, Plan};
 use super::records::{self, Lease};
 use super::report::some;
 use super::rights;
-use super::world::{CommandLine, good};
+use super::world::{self, CommandLine, good};
 use crate::exit::Failure;
 use crate::output::one_line;
 
@@ -60,6 +62,10 @@ struct Facts {
     unread: Vec<String>,
     /// Which of the addresses are those of servers as they were named here.
     as_named: Vec<String>,
+    /// Which of them a gateway that was asked knows its servers by.
+    as_told: Vec<String>,
+    /// Servers whose address is not known, or not for certain, in words.
+    unknown: Vec<String>,
     /// Addresses that were named here and are gateways': nobody's peer, but there may be a server behind each.
     gateways: Vec<Gateway>,
 }
@@ -69,28 +75,66 @@ struct Facts {
 const PLACEHOLDER: &str = "<REPLACE-ME>";
 
 impl Facts {
-    /// The addresses of Leases, and where one has none, those of the servers as they were named, without gateways.
-    fn take_addresses(&mut self, leases: &[Lease], named: impl Iterator<Item = String>) {
-        let told = |it: &Lease| it.address.clone().filter(|it| records::is_socket(it));
-        self.addresses = leases.iter().filter_map(told).collect();
-        if !leases.is_empty() && self.addresses.len() == leases.len() {
+    /// The addresses of Leases, and where one has none, those of the servers as they were named and as gateways know them,
+    /// without gateways.
+    fn take_addresses(
+        &mut self,
+        leases: &[Lease],
+        named: impl Iterator<Item = String>,
+        told: &[world::Gateway],
+    ) {
+        let of_lease = |it: &Lease| it.address.clone().filter(|it| records::is_socket(it));
+        self.addresses = leases.iter().filter_map(of_lease).collect();
+        let in_leases = self.addresses.clone();
+        if !leases.is_empty() && in_leases.len() == leases.len() {
             self.gateways.iter_mut().for_each(Gateway::expect_nobody);
             return;
         }
         let gateways = &self.gateways;
         let is_gateway = |it: &String| gateways.iter().any(|gateway| gateway.address == *it);
-        let servers = named.filter(|it| records::is_socket(it) && !is_gateway(it));
-        for address in servers {
+        let is_server = |it: &String| records::is_socket(it) && !is_gateway(it);
+        for address in named.filter(is_server) {
             if !self.addresses.contains(&address) {
                 self.as_named.push(address.clone());
                 self.addresses.push(address);
             }
         }
+        for address in behind::peers(told).into_iter().filter(is_server) {
+            if !self.addresses.contains(&address) {
+                self.as_told.push(address.clone());
+                self.addresses.push(address);
+            }
+        }
+        let now = Timestamp::now();
+        let without = leases.iter().filter(|it| of_lease(it).is_none());
+        let without: Vec<String> = without
+            .filter(|it| it.is_fresh(now))
+            .map(Lease::title)
+            .collect();
+        let mut others = self.servers();
+        others.retain(|it| !in_leases.contains(it));
+        if others.len() < without.len() {
+            let may_be = match others.is_empty() {
+                true => "no address is known; add --peer for it".to_owned(),
+                false => format!(
+                    "its identity Lease has no address; if it is at none of {}, add --peer for it",
+                    others.join(", ")
+                ),
+            };
+            let unknown = without.iter().map(|it| format!("{it}: {may_be}"));
+            self.unknown = unknown.collect();
+        }
     }
 
     /// Where each server is once a gateway has its port: behind those that there are, it is already.
     fn behind(&self) -> Vec<String> {
-        let moved: Vec<&str> = self.gateways.iter().filter_map(Gateway::server).collect();
+        let moved = self.gateways.iter().filter_map(Gateway::server);
+        // Where a gateway has a server at another port than clients' it is there to stay.
+        let told = self
+            .as_told
+            .iter()
+            .filter(|it| !behind::is_at_secure_port(it));
+        let moved: Vec<&str> = moved.chain(told.map(String::as_str)).collect();
         let is_there = |host: &str| moved.iter().any(|it| behind::host(it) == host);
         let hosts = self.addresses.iter().map(|it| behind::host(it));
         let hosts = hosts.filter(|host| !is_there(host));
@@ -148,6 +192,7 @@ pub(super) async fn print(what: What, plan: &Plan) -> Result<String, Failure> {
         facts.take_addresses(
             &leases,
             targets.map(|it| gather::address(&it.connection.url)),
+            &told,
         );
         if let Ok(pods) = good(&pods) {
             facts.lines.extend(command_line::of_pods(&pods.json()));
@@ -190,6 +235,15 @@ fn where_from(facts: &Facts) -> String {
             text,
             "# {address} is as the server was named here, not from an identity Lease: see that the others reach it there."
         );
+    }
+    for address in &facts.as_told {
+        let _ = writeln!(
+            text,
+            "# {address} is where a gateway that was asked has a server: see that the others reach it there."
+        );
+    }
+    for server in &facts.unknown {
+        let _ = writeln!(text, "# {}", one_line(server));
     }
     text
 }

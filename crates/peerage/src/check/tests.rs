@@ -5,4 +5,5 @@ mod certificates;
 mod checklist;
 mod fixture;
 mod gateways;
+mod reached;
 mod told;

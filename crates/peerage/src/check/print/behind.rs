@@ -157,6 +157,25 @@ impl Told {
     }
 }
 
+/// The addresses at which gateways have their servers. One that leads to the gateway's own host leads others elsewhere, and
+/// counts only where clients are on that host too.
+pub(super) fn peers(told: &[world::Gateway]) -> Vec<String> {
+    let of = |gateway: &world::Gateway| {
+        let said = gateway.state().unwrap_or_default();
+        let is_local = is_loopback(host(said["listening"].as_str().unwrap_or_default()));
+        let peers = gateway.peers().into_iter();
+        let addresses = peers.filter_map(|it| Some(it["address"].as_str()?.to_owned()));
+        let addresses = addresses.filter(|it| is_local || !is_loopback(host(it)));
+        addresses.collect::<Vec<_>>()
+    };
+    told.iter().flat_map(of).collect()
+}
+
+/// Whether it is the port that clients know.
+pub(super) fn is_at_secure_port(address: &str) -> bool {
+    port(address) == Some(SECURE_PORT)
+}
+
 /// The host in `HOST:PORT`.
 pub(super) fn host(address: &str) -> &str {
     address.rsplit_once(':').map_or(address, |it| it.0)

@@ -1,6 +1,9 @@
 //! What is printed is read back: as YAML, by the checklist, by the gateway's own flags.
 
 #![allow(clippy::unwrap_used)]
+
+mod told;
+
 use super::gateway::{self, PKI};
 use super::*;
 use crate::check::command_line::{GATE, NEEDED};
@@ -196,7 +199,7 @@ fn a_server_without_an_address_in_its_lease_has_that_by_which_it_was_named() {
         ),
     ] {
         let mut facts = Facts::default();
-        facts.take_addresses(&leases, named());
+        facts.take_addresses(&leases, named(), &[]);
         assert_eq!(facts.addresses, addresses);
         assert_eq!(facts.as_named, as_named);
         let shown = text(What::Systemd, &facts);
@@ -233,7 +236,7 @@ fn peers_printed(
         gateways: behind::find(vec![named[1].to_owned()], told),
         ..Facts::default()
     };
-    facts.take_addresses(leases, named.map(str::to_owned).into_iter());
+    facts.take_addresses(leases, named.map(str::to_owned).into_iter(), told);
     let peer = |flag: String| flag.strip_prefix("--peer=https://").map(str::to_owned);
     let peers = gateway::flags(&facts).into_iter().filter_map(peer);
     let shown = text(What::NetworkPolicy, &facts);
@@ -299,7 +302,7 @@ fn the_server_behind_a_gateway_that_was_named_is_a_peer() {
             "127.0.1.1:6443",
             &[],
             &[says(own, "127.0.1.1:6443", Some("127.0.1.1:6444"))],
-            &["10.0.0.2:6444", "127.0.1.1:6444"],
+            &["10.0.0.2:6444", "127.0.0.1:7444", "127.0.1.1:6444"],
             "it says, is at 127.0.1.1:6444",
         ),
         (
@@ -341,7 +344,7 @@ fn the_server_behind_a_gateway_that_was_named_is_a_peer() {
         gateways: behind::find(vec!["10.0.0.9:7443".to_owned()], &[]),
         ..Facts::default()
     };
-    facts.take_addresses(&[], ["10.0.0.9:7443".to_owned()].into_iter());
+    facts.take_addresses(&[], ["10.0.0.9:7443".to_owned()].into_iter(), &[]);
     let shown = text(What::StaticPod, &facts);
     assert!(
         shown.contains(&format!("--peer=https://{PLACEHOLDER}:")),

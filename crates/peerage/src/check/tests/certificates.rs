@@ -123,3 +123,31 @@ fn a_front_proxy_certificate_is_believed_by_authority_and_name() {
         assert_eq!(item.verdict == Verdict::Pass, says.starts_with("allowed"));
     }
 }
+
+#[test]
+fn a_gateway_that_believes_no_peer_is_as_it_comes_and_a_server_is_not() {
+    let mut world = world(&Pki::new("ca"));
+    for at in [0, 1] {
+        world.servers[at].as_peer = Some(document(401, &json!({})));
+    }
+    through_a_gateway(&mut world, 0);
+    let report = judge(&world);
+    for (name, verdict, says) in [
+        (
+            "old",
+            Verdict::Skip,
+            "unless it has --requestheader-client-ca-file",
+        ),
+        (
+            "new",
+            Verdict::Fail,
+            "does not believe the front-proxy certificate",
+        ),
+    ] {
+        let mut items = report.items.iter();
+        let item = items.find(|it| it.check == "front-proxy" && it.subject == name);
+        let item = item.unwrap();
+        assert_eq!(item.verdict, verdict);
+        assert!(item.says.contains(says), "{item:?}");
+    }
+}

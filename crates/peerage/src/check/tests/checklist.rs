@@ -116,6 +116,8 @@ fn each_thing_that_is_wrong_is_found_and_nothing_else() {
             &[
                 "fail ready http://127.0.0.1:10440: no gateway: /readyz: there is none (404)",
                 "warn peer a seen by http://127.0.0.1:10440: starting: no endpoint yet",
+                "warn known-servers old at 10.0.0.1:6443 for http://127.0.0.1:10440: has an identity Lease",
+                "warn known-servers new at 10.0.0.2:6443 for http://127.0.0.1:10440: has an identity Lease",
             ],
         ),
         (
