@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
+use peerage_core::route::UnsureReason;
 use peerage_http::{SendError, Stranger};
 
 use crate::version::ApiVersion;
@@ -16,8 +17,8 @@ use crate::version::ApiVersion;
 /// A request that the proxy refuses.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum ProxyError {
-    /// Nobody is known for sure to serve the API, or not to.
-    #[error("it is not known for certain whether this API is served: {why}")]
+    /// Nobody is known for sure to serve the API, or not to: [`not_known`](Self::not_known).
+    #[error("{why}")]
     NotKnown { why: String },
     /// A peer sent a request here that this server does not serve and may not send on.
     #[error("a peer sent this request here, but this server does not serve it: {why}")]
@@ -87,6 +88,21 @@ pub(crate) enum ProxyError {
 }
 
 impl ProxyError {
+    /// What is known of an API that nobody can be asked for: to a client, who is not told of servers by name.
+    pub(crate) fn not_known(reason: UnsureReason, nobody_answers: bool) -> Self {
+        let why = match reason {
+            UnsureReason::PeerGone | UnsureReason::PeerNotHeard if nobody_answers => {
+                "no server behind this gateway answers at the moment".to_owned()
+            }
+            UnsureReason::PeerGone => {
+                "the server that serves this API does not answer at the moment, and no other has it"
+                    .to_owned()
+            }
+            reason => format!("it is not known for certain whether this API is served: {reason}"),
+        };
+        Self::NotKnown { why }
+    }
+
     /// The status code of the answer.
     pub(crate) fn code(&self) -> StatusCode {
         match self {
@@ -148,5 +164,28 @@ pub fn flag_to_look_at(error: &SendError) -> &'static str {
         Some(Stranger::Name) => " (a gateway's --peer-server-name)",
         Some(Stranger::Issuer) => " (--peer-ca-file for servers and peers)",
         None => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_told_what_is_known_and_not_that_nothing_is() {
+        let says = |reason, nobody| ProxyError::not_known(reason, nobody).to_string();
+        for reason in [UnsureReason::PeerGone, UnsureReason::PeerNotHeard] {
+            let all_down = "no server behind this gateway answers at the moment";
+            assert_eq!(says(reason, true), all_down);
+        }
+        let away = says(UnsureReason::PeerGone, false);
+        assert!(away.starts_with("the server that serves this API does not answer"));
+        for nobody in [true, false] {
+            let starting = says(UnsureReason::NotSynced, nobody);
+            assert!(
+                starting.starts_with("it is not known for certain"),
+                "{starting}"
+            );
+        }
     }
 }

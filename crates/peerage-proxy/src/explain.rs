@@ -28,7 +28,7 @@ pub(crate) fn explain(
     let info = RequestInfo::parse(method, target)?;
     let snapshot = proxy.shared.snapshot.load();
     let route = route(&info, &snapshot.view, &Rules::default());
-    let mut explanation = Explanation::of_route(method, target, &info, &route);
+    let mut explanation = Explanation::of_route(method, target, &info, &route, &snapshot.view);
     if let Some(front) = &proxy.shared.front {
         let method = Method::try_from(method).unwrap_or_default();
         let from_memory = proxy.answers(&method, &info) == Answers::FromMemory;

@@ -30,7 +30,7 @@ use crate::forward::{self, Why};
 use crate::headers::{self, GUARD, GUARD_VALUE, PEER, REASON, STALE_VIEW};
 use crate::openapi::answer as openapi;
 use crate::peer::Peer;
-use crate::shared::{Shared, Snapshot, ticket};
+use crate::shared::{Known, Shared, Snapshot, ticket};
 
 /// Puts the proxy around a local service.
 #[derive(Clone)]
@@ -178,15 +178,15 @@ impl Call {
         match route(&self.info, &self.snapshot.view, &rules) {
             Route::Local(_) => Plan::Local,
             Route::Unknown(_) => Plan::Unknown,
-            Route::Unsure { reason, .. } => {
+            Route::Unsure { reason, .. } => Plan::Refuse(if self.verified {
+                self.shared.metrics.refused_hops.inc();
                 let why = reason.to_string();
-                Plan::Refuse(if self.verified {
-                    self.shared.metrics.refused_hops.inc();
-                    ProxyError::NotForPeers { why }
-                } else {
-                    ProxyError::NotKnown { why }
-                })
-            }
+                ProxyError::NotForPeers { why }
+            } else {
+                let mut peers = self.snapshot.peers.values();
+                let nobody = self.shared.front.is_some() && !peers.any(Known::is_serving);
+                ProxyError::not_known(reason, nobody)
+            }),
             Route::Forward { candidates, reason } => {
                 let peer = |it: &Arc<peerage_core::Peer>| {
                     let known = self.snapshot.peers.get(&it.id)?;

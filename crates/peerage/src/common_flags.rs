@@ -132,8 +132,14 @@ pub struct FrontProxy {
     pub extra_prefixes: Vec<String>,
 }
 
+/// The names of identity headers where no others are given: those of Kubernetes.
+const USUAL_USER: &str = "X-Remote-User";
+const USUAL_UID: &str = "X-Remote-Uid";
+const USUAL_GROUP: &str = "X-Remote-Group";
+const USUAL_EXTRA: &str = "X-Remote-Extra-";
+
 /// The flags of such clients.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct FrontProxyFlags {
     /// Authorities of clients that may speak for others: peers, and authenticating proxies
     #[arg(long, value_name = "FILE", help_heading = "Who is asking")]
@@ -146,33 +152,37 @@ pub struct FrontProxyFlags {
         help_heading = "Who is asking"
     )]
     pub requestheader_allowed_names: Vec<String>,
-    /// Headers of the user's name [default: X-Remote-User]
+    /// Headers of the user's name
     #[arg(
         long,
+        default_value = USUAL_USER,
         value_name = "NAME",
         value_delimiter = ',',
         help_heading = "Who is asking"
     )]
     pub requestheader_username_headers: Vec<String>,
-    /// Headers of the user's UID [default: X-Remote-Uid]
+    /// Headers of the user's UID
     #[arg(
         long,
+        default_value = USUAL_UID,
         value_name = "NAME",
         value_delimiter = ',',
         help_heading = "Who is asking"
     )]
     pub requestheader_uid_headers: Vec<String>,
-    /// Headers of the user's groups [default: X-Remote-Group]
+    /// Headers of the user's groups
     #[arg(
         long,
+        default_value = USUAL_GROUP,
         value_name = "NAME",
         value_delimiter = ',',
         help_heading = "Who is asking"
     )]
     pub requestheader_group_headers: Vec<String>,
-    /// Prefixes of headers with more about the user [default: X-Remote-Extra-]
+    /// Prefixes of headers with more about the user
     #[arg(
         long,
+        default_value = USUAL_EXTRA,
         value_name = "PREFIX",
         value_delimiter = ',',
         help_heading = "Who is asking"
@@ -181,20 +191,27 @@ pub struct FrontProxyFlags {
 }
 
 impl FrontProxyFlags {
+    /// Whether identity headers have the names of Kubernetes.
+    pub fn has_usual_names(&self) -> bool {
+        let names = [
+            (&self.requestheader_username_headers, USUAL_USER),
+            (&self.requestheader_uid_headers, USUAL_UID),
+            (&self.requestheader_group_headers, USUAL_GROUP),
+            (&self.requestheader_extra_headers_prefix, USUAL_EXTRA),
+        ];
+        names.iter().all(|(given, usual)| *given == &[*usual])
+    }
+
     /// Who may speak for others, if anybody may.
     pub fn settings(&self) -> Option<FrontProxy> {
-        let or = |given: &Vec<String>, default: &str| match given.is_empty() {
-            true => vec![default.to_owned()],
-            false => given.clone(),
-        };
         let ca = self.requestheader_client_ca_file.clone()?;
         Some(FrontProxy {
             ca,
             allowed_names: self.requestheader_allowed_names.clone(),
-            user_headers: or(&self.requestheader_username_headers, "X-Remote-User"),
-            uid_headers: or(&self.requestheader_uid_headers, "X-Remote-Uid"),
-            group_headers: or(&self.requestheader_group_headers, "X-Remote-Group"),
-            extra_prefixes: or(&self.requestheader_extra_headers_prefix, "X-Remote-Extra-"),
+            user_headers: self.requestheader_username_headers.clone(),
+            uid_headers: self.requestheader_uid_headers.clone(),
+            group_headers: self.requestheader_group_headers.clone(),
+            extra_prefixes: self.requestheader_extra_headers_prefix.clone(),
         })
     }
 }

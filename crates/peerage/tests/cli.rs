@@ -306,6 +306,22 @@ fn what_is_in_force_and_does_not_work_is_told_beside_the_settings() {
 }
 
 #[test]
+fn a_name_that_no_server_has_is_refused_with_its_flag() {
+    let directory = tempfile::tempdir().unwrap();
+    let pki = Pki::create(directory.path());
+    let mut words = gateway_flags(&pki, "server");
+    let more = ["--peer=https://10.0.0.1:6443", "--peer-server-name=foo bar"];
+    words.extend(more.map(str::to_owned));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let output = peerage(&words);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    let says = "error: --peer-server-name: \"foo bar\" is no server name: write the DNS name";
+    assert!(error.starts_with(says), "{error}");
+    assert_eq!(text(&output.stdout), "");
+}
+
+#[test]
 fn a_list_of_servers_with_a_mistake_is_refused_before_it_is_followed_and_nothing_else_is_printed() {
     let directory = tempfile::tempdir().unwrap();
     let pki = Pki::create(directory.path());

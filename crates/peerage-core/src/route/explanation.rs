@@ -5,10 +5,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Route, Rules, route};
+use super::{Route, Rules, UnsureReason, route};
+use crate::index::{Depth, Target};
 use crate::query::Query;
 use crate::request_info::{RequestInfo, RequestInfoError};
-use crate::view::PeerView;
+use crate::view::{Peer, PeerEntry, PeerView, Standing};
 
 /// Who answers a request, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +26,9 @@ pub struct Explanation {
     /// Peers to try, the best first.
     #[serde(default)]
     pub candidates: Vec<Candidate>,
+    /// Where nobody can answer now: the peers on which that depends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub awaited: Vec<Candidate>,
 }
 
 /// A request as Kubernetes sees it; empty texts where it names nothing.
@@ -124,26 +128,74 @@ impl Explanation {
     pub fn of(method: &str, target: &str, view: &PeerView) -> Result<Self, RequestInfoError> {
         let info = RequestInfo::parse(method, target)?;
         let route = route(&info, view, &Rules::default());
-        Ok(Self::of_route(method, target, &info, &route))
+        Ok(Self::of_route(method, target, &info, &route, view))
     }
 
-    /// The same, decided already.
+    /// The same, decided already by this view.
     #[must_use]
-    pub fn of_route(method: &str, target: &str, info: &RequestInfo<'_>, route: &Route<'_>) -> Self {
+    pub fn of_route(
+        method: &str,
+        target: &str,
+        info: &RequestInfo<'_>,
+        route: &Route<'_>,
+        view: &PeerView,
+    ) -> Self {
         let candidates = match route {
             Route::Forward { candidates, .. } => candidates.as_slice(),
             _ => &[],
         };
-        let candidates = candidates.iter().map(|peer| Candidate {
-            id: peer.id.to_string(),
-            address: peer.address.to_string(),
-        });
+        let candidates = candidates.iter().map(|peer| Candidate::of(peer));
+        let awaited = match route {
+            Route::Unsure { reason, .. } => awaited(*reason, &Target::of(info), view),
+            _ => Vec::new(),
+        };
+        let names: Vec<String> = awaited.iter().map(Candidate::in_words).collect();
+        let explanation = match names.is_empty() {
+            true => route.explain(),
+            false => format!("{}; it is about {}", route.explain(), names.join(", ")),
+        };
         Self {
             request: Asked::new(method, target, info),
             answer: route.answer().to_owned(),
             reason: route.reason().to_owned(),
-            explanation: route.explain(),
+            explanation,
             candidates: candidates.collect(),
+            awaited,
+        }
+    }
+}
+
+/// The peers because of which the answer is not known.
+fn awaited(reason: UnsureReason, target: &Target<'_>, view: &PeerView) -> Vec<Candidate> {
+    let lists = |entry: &PeerEntry| {
+        let documents = entry.peer.documents.as_ref();
+        documents.map(|it| it.find(target)).unwrap_or_default()
+    };
+    let is_awaited = |entry: &&PeerEntry| match reason {
+        UnsureReason::PeerGone => {
+            entry.standing == Standing::Held && lists(entry).depth >= Depth::Resource
+        }
+        UnsureReason::NotSynced | UnsureReason::PeerNotHeard => entry.standing == Standing::Unheard,
+        UnsureReason::StaleElsewhere => entry.standing == Standing::Candidate && lists(entry).stale,
+        UnsureReason::AlreadySent => false,
+    };
+    let entries = view.entries.iter().filter(is_awaited);
+    entries.map(|it| Candidate::of(&it.peer)).collect()
+}
+
+impl Candidate {
+    fn of(peer: &Peer) -> Self {
+        Self {
+            id: peer.id.to_string(),
+            address: peer.address.to_string(),
+        }
+    }
+
+    fn in_words(&self) -> String {
+        let Self { id, address } = self;
+        match address.is_empty() || address == id {
+            true => id.clone(),
+            false => format!("{id} at {address}"),
         }
     }
 }

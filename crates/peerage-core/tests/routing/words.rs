@@ -1,10 +1,10 @@
 //! How a route is put into words.
 
-use peerage_core::route::{ForwardReason, LocalReason, UnknownReason, UnsureReason};
+use peerage_core::route::{Explanation, ForwardReason, LocalReason, UnknownReason, UnsureReason};
 use peerage_core::view::*;
 use peerage_core::{RequestInfo, Rules, route};
 
-use crate::common::{inputs, local, peer};
+use crate::common::{gone, inputs, local, peer};
 use crate::{NEW, OLD};
 
 #[test]
@@ -63,4 +63,40 @@ fn a_route_explains_itself_in_one_line() {
             || line == "sent to c, else b: this server does not have the group",
         "{line}"
     );
+}
+
+#[test]
+fn who_is_away_is_named_to_who_asks_why() {
+    let silent = Peer {
+        documents: None,
+        state: PeerState::Starting,
+        ..peer("c", "")
+    };
+    let away = inputs(
+        local(OLD),
+        vec![gone(peer("b", NEW), 9_000), peer("d", OLD)],
+    );
+    let unheard = inputs(local(OLD), vec![silent, peer("d", OLD)]);
+    for (inputs, reason, says, id) in [
+        (
+            away,
+            "peer_gone",
+            "may come back; it is about b at 192.0.2.9:6443",
+            "b",
+        ),
+        (
+            unheard,
+            "peer_not_heard",
+            "what it serves; it is about c at 192.0.2.9:6443",
+            "c",
+        ),
+    ] {
+        let view = PeerView::build(inputs);
+        let explanation = Explanation::of("GET", "/apis/new/v1/things", &view).unwrap();
+        assert_eq!(explanation.reason, reason);
+        let sentence = &explanation.explanation;
+        assert!(sentence.ends_with(says), "{sentence}");
+        let ids: Vec<&str> = explanation.awaited.iter().map(|it| &*it.id).collect();
+        assert_eq!(ids, [id]);
+    }
 }

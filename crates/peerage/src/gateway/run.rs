@@ -181,6 +181,11 @@ fn refused(settings: &GatewaySettings, error: TlsError) -> Failure {
             }
             _ => vec!["--proxy-client-cert-file", "--proxy-client-key-file"],
         },
+        TlsError::ServerName(_) => {
+            return Failure::usage(format!(
+                "--peer-server-name: {error}: write the DNS name or the address that the servers' certificates have"
+            ));
+        }
         _ => return Failure::new(Kind::Unavailable, error),
     };
     Failure::unavailable(format!("{}: {error}", flags.join(", ")))

@@ -281,7 +281,7 @@ fn client_pair(flags: &GatewayFlags) -> Result<KeyPairFiles, SettingsError> {
     client.ok_or_else(|| missing("--proxy-client-cert-file", CLIENT))
 }
 
-/// The names of identity headers, if any was given. They count without `--requestheader-client-ca-file` too: the servers
+/// The names of identity headers, if they are not the usual ones. They count without `--requestheader-client-ca-file` too: the servers
 /// have one.
 fn header_names(flags: &FrontProxyFlags) -> Result<Option<HeaderNames>, SettingsError> {
     let (users, uids, groups, extras) = (
@@ -290,10 +290,7 @@ fn header_names(flags: &FrontProxyFlags) -> Result<Option<HeaderNames>, Settings
         &flags.requestheader_group_headers,
         &flags.requestheader_extra_headers_prefix,
     );
-    if [users, uids, groups, extras]
-        .iter()
-        .all(|names| names.is_empty())
-    {
+    if flags.has_usual_names() {
         return Ok(None);
     }
     HeaderNames::new(users, uids, groups, extras)

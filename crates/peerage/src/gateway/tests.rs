@@ -58,6 +58,8 @@ fn every_setting_says_where_it_came_from() {
     assert_eq!(shown("zone"), ("\"a\"".into(), "command line"));
     assert_eq!(shown("peer-hold"), ("\"10m\"".into(), "default"));
     assert_eq!(shown("upstream"), ("null".into(), "not set"));
+    let uid = "requestheader-uid-headers";
+    assert_eq!(shown(uid), (r#"["X-Remote-Uid"]"#.into(), "default"));
     assert!(!by_flag.contains_key("config") && !by_flag.contains_key("print-config"));
 }
 
@@ -81,6 +83,9 @@ fn all_flags_are_shown_and_read_back_as_yaml() {
             known || ["config", "print-config", "help"].contains(&name),
             "{name}"
         );
+        // A default that only the help knows would not be among the settings; this one is derived.
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        assert!(!help.contains("[default:") || name == "writes", "{name}");
     }
 }
 

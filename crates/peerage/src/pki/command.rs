@@ -289,6 +289,9 @@ fn renew(args: &RenewArgs) -> Result<(), Failure> {
             renewed.join(", ")
         );
         say!("peerage re-reads them by itself; restart other programs that do not.");
+        if let Some(note) = of_kubeconfigs(&pki, &renewed)? {
+            say!("{note}");
+        }
     }
     for entry in pki.entries()? {
         let left = entry.facts.days_left(now);
@@ -301,6 +304,32 @@ fn renew(args: &RenewArgs) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// What is to be done where client pairs were renewed: a kubeconfig has one inside, which stays as it was.
+pub(super) fn of_kubeconfigs(
+    pki: &PkiDirectory,
+    renewed: &[String],
+) -> Result<Option<String>, PkiError> {
+    let entries = pki.entries()?;
+    let authority = entries.iter().find(|it| it.name == CLUSTER_CA);
+    let authority = authority.map(|it| it.facts.common_name.as_str());
+    let is_client = |entry: &&Entry| {
+        renewed.contains(&entry.name)
+            && entry.facts.purpose == super::Purpose::Client
+            && Some(entry.facts.issuer.as_str()) == authority
+    };
+    let clients = entries.iter().filter(is_client);
+    let clients: Vec<&str> = clients.map(|it| it.name.as_str()).collect();
+    if clients.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(format!(
+        "Kubeconfigs have certificates inside, which are still the old ones: write those of {} anew, with `peerage pki \
+         kubeconfig --dir {} --client NAME --file FILE --server NAME=URL --force`.",
+        clients.join(", "),
+        pki.path().display()
+    )))
 }
 
 /// One row of `pki show --output json`.

@@ -211,6 +211,16 @@ fn renewal_says_the_same_with_the_same_key_and_leaves_authorities_alone() {
         assert_eq!(old.facts.issuer, new.facts.issuer);
     }
 
+    // Only what users are known by is in kubeconfigs.
+    let note = super::command::of_kubeconfigs(&pki, &renewed).unwrap();
+    let note = note.unwrap();
+    assert!(note.contains("those of admin anew"), "{note}");
+    let serving = ["apiserver".to_owned(), "front-proxy-client".to_owned()];
+    assert_eq!(
+        super::command::of_kubeconfigs(&pki, &serving).unwrap(),
+        None
+    );
+
     pki.renew(|entry| entry.name == "alice", true).unwrap();
     assert_eq!(facts(&pki, "alice").organizations, groups);
     assert_eq!(facts(&pki, "alice").days_made_for(), 300);
