@@ -34,6 +34,29 @@ async fn a_gateway_is_known_for_one_by_whoever_asks() {
     let expected = format!("proxy of {}: on (Peerage's)", server.address);
     assert!(found.of("pass").contains(&expected), "{}", found.text);
 
+    // What it says on its own address is read as it says it.
+    let admin = format!("--gateway=http://{}", gateway.admin);
+    let found = checked(&pki, "admin", &[url.clone(), own.clone()], &[&admin]).await;
+    let passed = found.of("pass");
+    for expected in [
+        format!("source of flags of http://{}: 1 server", gateway.admin),
+        format!("known-servers of http://{}: it knows all", gateway.admin),
+        format!("proxy of {}: clients come through", server.address),
+    ] {
+        let has = passed.iter().any(|it| it.starts_with(&expected));
+        assert!(has, "{expected}: {}", found.text);
+    }
+    // Pods do not come to it: the server has published itself.
+    let past = format!(
+        "in-cluster of : pods reach servers without a gateway: the Service kubernetes publishes {}",
+        server.address
+    );
+    assert!(
+        found.of("warn").iter().any(|it| it.starts_with(&past)),
+        "{}",
+        found.text
+    );
+
     // And it is no server that others connect to.
     let urls = [url.clone(), own];
     for what in ["static-pod", "systemd", "network-policy"] {
