@@ -13,6 +13,7 @@ use super::lifecycle::Release;
 use crate::client::chain;
 use crate::discovery::{self, Discovery, Form};
 use crate::exit::Failure;
+use crate::pki::PkiError;
 use crate::pki::kubeconfig;
 use crate::targets::{self, Target};
 
@@ -67,6 +68,10 @@ fn nothing(flags: &DiffFlags, word: &str) -> Failure {
     let file = flags.servers.kubeconfig.display();
     let context = match kubeconfig::contexts(&flags.servers.kubeconfig) {
         Ok(_) => format!("no context of {file}"),
+        // What to do instead is said here for more than contexts.
+        Err(PkiError::NoKubeconfig { source, .. }) => {
+            format!("no context, because of the kubeconfig: cannot read {file}: {source};")
+        }
         Err(why) => format!("no context, because of the kubeconfig: {why};"),
     };
     Failure::usage(format!(
