@@ -12,6 +12,7 @@ mod believed;
 mod fetch;
 mod lists;
 mod schedule;
+mod starting;
 mod verify;
 
 use std::sync::Arc;
@@ -35,7 +36,7 @@ use crate::error::flag_to_look_at;
 use crate::identity;
 use crate::openapi;
 use crate::options::PollOptions;
-use crate::peer::{Before, Heard, Link, PATIENCE, Part, Peer, Trouble, TroubleKind};
+use crate::peer::{Heard, Link, PATIENCE, Part, Peer, Trouble, TroubleKind};
 use crate::shared::Shared;
 use crate::version::ApiVersion;
 
@@ -203,36 +204,6 @@ async fn try_round(
     publish(asker, peer, lists, old.as_deref(), core, groups).await;
     openapi::refresh(shared, peer, link, own_id).await;
     Ok(())
-}
-
-/// What the peer listed before and does not list now because, as far as can be told, it is only starting: kube-apiserver
-/// answers, and even says that it is ready, before it lists custom resources and aggregated APIs. An older version has less
-/// for good; of a peer that does not tell its version that cannot be ruled out once it is ready.
-fn before(
-    shared: &Shared,
-    peer: &Peer,
-    old: Option<&Heard>,
-    core: &Part,
-    groups: &Part,
-) -> Option<Before> {
-    let old = old?;
-    let before = old.before.clone().unwrap_or_else(|| Before {
-        core: old.core.list.clone(),
-        groups: old.groups.list.clone(),
-        served: old.served.clone(),
-        version: old.version,
-        since: Instant::now(),
-    });
-    let lists_all =
-        |now: &Arc<ApiGroupDiscoveryList>, was| Arc::ptr_eq(now, was) || now.lists_all_of(was);
-    let version = peer.version();
-    let stirred = || peer.has_stirred_within(shared.options.poll.starting);
-    let may_start = !peer.health.is_ready() || version.is_some() && stirred();
-    let holds = may_start
-        && version >= before.version
-        && before.since.elapsed() < shared.options.hold
-        && !(lists_all(&core.list, &before.core) && lists_all(&groups.list, &before.groups));
-    holds.then_some(before)
 }
 
 /// Asks `/readyz`, which is also the half-open probe of the breaker.
@@ -447,9 +418,9 @@ async fn publish(
     groups: Part,
 ) {
     let checked = Instant::now();
-    let before = before(asker.shared, peer, old, &core, &groups);
+    let before = starting::before(asker.shared, peer, old, &core, &groups);
     let version = peer.version().or(old.and_then(|old| old.version));
-    say_starting(
+    starting::say(
         peer,
         old.and_then(|old| old.before.as_ref()),
         before.as_ref(),
@@ -532,25 +503,6 @@ fn is_listed(
     let list = if group.is_empty() { core } else { groups };
     let group = list.group(group);
     group.is_some_and(|group| group.version(version).is_some())
-}
-
-/// Says that a peer begins to be taken for starting, and how that ends.
-fn say_starting(peer: &Peer, old: Option<&Before>, new: Option<&Before>) {
-    match (old, new) {
-        (None, Some(_)) => {
-            peer.counts.error("starting");
-            tracing::info!(
-                peer = &*peer.id,
-                "a peer lists less than before it was away or not ready: what is missing is taken for away, until it lists it \
-                 again or has been ready for a while"
-            );
-        }
-        (Some(_), None) => tracing::info!(
-            peer = &*peer.id,
-            "a peer that started lists all that it has"
-        ),
-        _ => {}
-    }
 }
 
 fn say_merged(peer: &Peer, not_own: usize, before: usize) {
