@@ -14,11 +14,14 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 use http::{HeaderMap, Method, StatusCode};
 use tokio::time::Instant;
 
 use crate::recent::Recent;
+
+/// What a WebSocket subprotocol that is a token begins with.
+const SUBPROTOCOL: &[u8] = b"base64url.bearer.authorization.k8s.io.";
 
 /// Places for tokens: half a mebibyte. Tens of thousands of pods have one each.
 const TOKENS: usize = 1 << 16;
@@ -45,18 +48,23 @@ impl Accepted {
     }
 
     /// The bearer token of a request, as kube-apiserver would find it; none if it might not find one, as where all of it is
-    /// white space of Unicode.
+    /// white space of Unicode. What is behind a further space is no part of it; and beside a token among WebSocket
+    /// subprotocols nobody can tell by which of the two a server knew its client.
     pub(crate) fn token(&self, headers: &HeaderMap) -> Option<Token> {
         let mut lines = headers.get_all(AUTHORIZATION).iter();
         let (line, None) = (lines.next()?.as_bytes(), lines.next()) else {
             return None;
         };
+        let mut protocols = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+        let names_token = |it: &[u8]| it.windows(SUBPROTOCOL.len()).any(|it| it == SUBPROTOCOL);
+        if protocols.any(|it| names_token(it.as_bytes())) {
+            return None;
+        }
         let line = line.trim_ascii();
-        let at = line.iter().position(|byte| *byte == b' ')?;
-        let (scheme, token) = (&line[..at], &line[at + 1..]);
-        let is_plain = token.iter().all(|byte| matches!(byte, b' '..=b'~'));
-        let is_bearer =
-            scheme.eq_ignore_ascii_case(b"bearer") && is_plain && !token.starts_with(b" ");
+        let mut words = line.split(|byte| *byte == b' ');
+        let (scheme, token) = (words.next()?, words.next()?);
+        let is_plain = line.iter().all(|byte| matches!(byte, b' '..=b'~'));
+        let is_bearer = scheme.eq_ignore_ascii_case(b"bearer") && is_plain && !token.is_empty();
         is_bearer.then(|| Token(self.key.hash_one(token)))
     }
 
@@ -124,6 +132,22 @@ mod tests {
         ] {
             assert!(accepted.token(&headers(lines)).is_none(), "{lines:?}");
         }
+    }
+
+    /// One good token must not make many.
+    #[test]
+    fn what_stands_beside_a_token_makes_no_other_of_it() {
+        let accepted = Accepted::new(Instant::now());
+        let alone = accepted.token(&headers(&["Bearer a"]));
+        assert_eq!(accepted.token(&headers(&["Bearer a b"])), alone);
+        assert_eq!(accepted.token(&headers(&["bearer a  c "])), alone);
+        let mut beside = headers(&["Bearer bogus"]);
+        let protocols = "base64url.bearer.authorization.k8s.io.YQ, base64.binary.k8s.io";
+        beside.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocols));
+        assert!(accepted.token(&beside).is_none());
+        let protocols = HeaderValue::from_static("v5.channel.k8s.io");
+        beside.insert(SEC_WEBSOCKET_PROTOCOL, protocols);
+        assert!(accepted.token(&beside).is_some());
     }
 
     #[test]

@@ -111,7 +111,7 @@ pub struct GatewayFlags {
         help_heading = "Servers"
     )]
     pub identity: IdentityFlag,
-    /// How long a server that is gone is still expected: its APIs answer 503 with Retry-After, then 404
+    /// How long a server that is on no list any more is still expected: its APIs answer 503 with Retry-After, then 404
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration, help_heading = "Servers")]
     pub peer_hold: Duration,
     /// How long a server's yes counts to whether a client may read discovery and OpenAPI; 0 asks for each request
