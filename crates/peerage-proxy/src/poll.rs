@@ -434,7 +434,7 @@ async fn publish(
             false => None,
         };
         let Some(own) = again else {
-            let has_begun = before.is_none() && old.before.is_some();
+            let has_started = before.is_none() && old.before.is_some();
             peer.confirm_documents(Heard {
                 checked,
                 core,
@@ -443,7 +443,7 @@ async fn publish(
                 before,
                 ..old.clone()
             });
-            if has_begun {
+            if has_started {
                 asker.shared.changed.notify_one();
             }
             return;

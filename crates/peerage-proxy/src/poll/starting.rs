@@ -56,7 +56,7 @@ pub(super) fn say(peer: &Peer, old: Option<&Before>, new: Option<&Before>) {
         }
         (Some(_), None) => tracing::info!(
             peer = &*peer.id,
-            "a peer that started lists all that it has"
+            "what a peer lists is taken for all that it has again"
         ),
         _ => {}
     }
