@@ -1,7 +1,9 @@
 //! Gateways on their own addresses: whether each is ready, and all that it says of servers, of where it has them from and
 //! of what it sends nothing to. What one of Peerage's servers says of its peers is judged alike.
 //!
-//! `known.rs` judges whether it knows every server, `published.rs` whether pods come to one. Invariant: of `/debug/peers` nothing that is wrong there passes unsaid; its own words are repeated.
+//! `known.rs` judges whether it knows every server, `published.rs` whether pods come to one.
+//!
+//! Invariant: of `/debug/peers` nothing that is wrong there passes unsaid; its own words are repeated.
 
 mod known;
 mod published;
