@@ -23,6 +23,7 @@
 mod begun;
 mod connect;
 mod error;
+mod handed;
 mod interim;
 mod pool;
 mod replay;
@@ -332,7 +333,7 @@ impl Upstream {
             return Err(self.error(Cause::Address, None).with_request(Some(request)));
         };
         let traffic = crate::io::Traffic::new();
-        let (mut sender, connection) = match connect::open(&self.0.options, &traffic, true).await {
+        let (sender, connection) = match connect::open(&self.0.options, &traffic, true).await {
             Ok((Opened::Http1(sender, connection), _)) => (sender, connection),
             Ok((Opened::Http2(..), _)) => {
                 return Err(self
@@ -355,14 +356,17 @@ impl Upstream {
         let limit = self.0.options.first_byte_timeout;
         let body = replay.read().unwrap_or_else(body::empty);
         let request = http1_request(to, &head, body);
-        match timeout(limit, sender.send_request(request)).await {
-            Ok(Ok(response)) => {
+        match timeout(limit, handed::over_http1(sender, request)).await {
+            Ok((Ok(response), sender)) => {
                 replay.commit();
                 Ok(response.map(|body| body::guarded(body::boxed(body), Held(sender))))
             }
-            Ok(Err(error)) => Err(self
-                .error(exchange_cause(&error, replay.broke()), Some(error.into()))
-                .with_sent(true)),
+            Ok((Err(error), _)) => {
+                let error = error.into_error();
+                Err(self
+                    .error(exchange_cause(&error, replay.broke()), Some(error.into()))
+                    .with_sent(true))
+            }
             Err(_) => Err(self.error(Cause::FirstByte, None).with_sent(true)),
         }
     }
@@ -381,20 +385,23 @@ impl Upstream {
         let connection = place.connection();
         let answer = async {
             let response = match sender {
-                Sender::Http2(mut sender) => {
+                Sender::Http2(sender) => {
                     let request = http2_request(to, head, body).map_err(Failed::Unfit)?;
-                    let response = sender.try_send_request(request).await?;
+                    let response = handed::over_http2(sender, request).await?;
                     place.answered();
                     response
                 }
-                Sender::Http1(mut sender) => {
+                Sender::Http1(sender) => {
                     let mut request = http1_request(to, head, body);
                     let interim = Interim::of(&mut request);
-                    let response = tokio::select! {
-                        response = sender.try_send_request(request) => response?,
+                    let (told, sender) = tokio::select! {
+                        told = handed::over_http1(sender, request) => told,
                         too_many = interim.too_many() => return Err(Failed::Interim(too_many)),
                     };
-                    place.keep(sender);
+                    let response = told?;
+                    if let Some(sender) = sender {
+                        place.keep(sender);
+                    }
                     response
                 }
             };

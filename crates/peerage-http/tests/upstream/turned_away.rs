@@ -137,6 +137,35 @@ async fn connections_that_a_server_is_closing_are_limited_too_and_the_oldest_end
     timeout(LONG, gone).await.unwrap();
 }
 
+/// A request that is handed to a connection in the moment in which another has that one end is told so, and goes over a
+/// new one. The moment is short: it takes thousands of connections to meet it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_request_waits_on_a_connection_that_ended_while_it_came() {
+    let ca = Ca::new("ca");
+    let address = raw_http2(ca.server_tls(), |frame, answers| {
+        if frame.kind == HEADERS && frame.stream <= 3 {
+            answers.push(HEADERS, END_HEADERS | END_STREAM, frame.stream, OK);
+            if frame.stream == 3 {
+                answers.go_away(3);
+            }
+        }
+    })
+    .await;
+    let upstream = upstream(address, ca.client_tls());
+    let clients = (0..8).map(|_| {
+        let upstream = upstream.clone();
+        tokio::spawn(async move {
+            for _ in 0..250 {
+                let told = timeout(LONG, upstream.send(get("/"))).await;
+                told.expect("it waits in vain").unwrap();
+            }
+        })
+    });
+    for told in futures::future::join_all(clients).await {
+        told.unwrap();
+    }
+}
+
 /// hyper says of a request that waits for its turn on a connection which ends that its user is to blame.
 #[tokio::test]
 async fn who_waits_on_a_connection_that_ends_is_not_told_that_its_body_broke_off() {
