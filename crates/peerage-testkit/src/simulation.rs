@@ -20,7 +20,7 @@ pub mod watcher;
 pub mod writer;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -122,6 +122,7 @@ pub struct Shared {
     pub over: AtomicBool,
     /// All that ever happened, when writers have ended; watchers end when they have been told of it.
     pub truth: OnceLock<Truth>,
+    noted: AtomicI64,
     answered: AtomicU64,
     told_to_wait: AtomicU64,
     lost: AtomicU64,
@@ -137,6 +138,16 @@ impl Shared {
     /// How many requests were told to come again.
     pub fn told_to_wait(&self) -> u64 {
         self.told_to_wait.load(Ordering::Relaxed)
+    }
+
+    /// Up to which revision what happened is noted. Who compacts the store waits for that, or nobody would know any more
+    /// what clients have to be told of.
+    pub fn noted(&self) -> i64 {
+        self.noted.load(Ordering::Relaxed)
+    }
+
+    fn note_revision(&self, revision: i64) {
+        self.noted.store(revision, Ordering::Relaxed);
     }
 
     /// What became of requests.
@@ -171,8 +182,8 @@ async fn run_while(plan: Plan, disturb: impl AsyncFnOnce(&Fleet, &Shared, &mut S
     let mut random = StdRng::seed_from_u64(seed);
     let fleet = Arc::new(Fleet::start(&plan).await);
     fleet.make_namespace(NAMESPACE).await;
-    let history = History::follow(&plan.store).await;
     let shared = Arc::new(Shared::default());
+    let history = History::follow(&plan.store, shared.clone()).await;
     let clients = Clients::start(&fleet, &shared, &mut random);
     disturb(&fleet, &shared, &mut random).await;
     let report = clients.finish(seed, &fleet, &shared, &history).await;

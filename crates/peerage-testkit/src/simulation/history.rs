@@ -8,7 +8,7 @@ use peerage_etcd::{EtcdOptions, EtcdStore};
 use peerage_store::{EventKind, KeyRange, Store, StoreExt, WatchRequest};
 use tokio::time::{Instant, sleep};
 
-use super::{EVERYWHERE, Kind, NEWEST_ONLY};
+use super::{EVERYWHERE, Kind, NEWEST_ONLY, Shared};
 
 /// What became of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,8 +66,8 @@ pub struct History {
 }
 
 impl History {
-    /// From now on.
-    pub async fn follow(url: &str) -> Self {
+    /// From now on, telling the clients how far it is.
+    pub(super) async fn follow(url: &str, shared: Arc<Shared>) -> Self {
         let store = EtcdStore::connect(EtcdOptions::new(url.split(',')))
             .await
             .unwrap();
@@ -81,6 +81,7 @@ impl History {
             while let Some(batch) = stream.next().await {
                 for event in batch.expect("the store's own watch").events {
                     note(&noted, &event);
+                    shared.note_revision(event.kv.mod_revision);
                 }
             }
         });

@@ -90,6 +90,8 @@ async fn disturb(etcd: &Etcd, fault: Fault, shared: &simulation::Shared) {
         Fault::Compact => {
             let revision = etcd.revision().await;
             traffic(shared).await;
+            let noted = async || shared.noted() >= revision;
+            until("what will be compacted away is noted", noted).await;
             etcd.compact(revision).await;
         }
     }
