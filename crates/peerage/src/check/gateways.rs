@@ -22,6 +22,9 @@ const SOURCE: &str = "source";
 const FINDING: &str = "finding";
 /// How many servers are named.
 const NAMED: usize = 6;
+/// A server that has just come, or come back, and what is said to whom asks for the rest.
+const SEEMS_TO_START: &str = "serving: it lists less than before it was away or not ready, as a server that starts does; what \
+     only it had is 503 meanwhile";
 /// What a wrong address is to be corrected in.
 const NO_GATEWAY: &str = "--gateway is the gateway's --admin-bind-address";
 
@@ -113,6 +116,9 @@ fn peer(peer: &Value, name: &str) -> Item {
             ),
         )
         .fix("upgrade it to 1.35 or newer, or name the server itself and not a load balancer"),
+        "serving" if peer["starting"] == true => Item::warn(PEER, &subject, SEEMS_TO_START).fix(
+            "wait a quarter of a minute until it lists the rest; if that is gone for good, there is nothing to do",
+        ),
         "serving" => {
             let odd = ["remark", "versionError"].map(|key| peer[key].as_str());
             let says = std::iter::once(&*why).chain(odd.into_iter().flatten());
