@@ -187,6 +187,7 @@ pub(super) fn of_clients(robots_token: &str) -> Vec<Case> {
         )
         .with(&[("Authorization", "Basic cm9vdDpyb290")]),
     ];
+    cases.extend(of_odd_tokens());
     for spoof in spoofs() {
         let name = format!("{spoof:?}");
         cases.push(Case::new(&name, "alice", Taken::For("alice")).with(&spoof));
@@ -205,6 +206,29 @@ pub(super) fn of_clients(robots_token: &str) -> Vec<Case> {
     cases.push(Case::new("a blank before the colon", "alice", Taken::Refused(400)).with(&spaced));
     cases.extend(of_impersonators());
     cases
+}
+
+/// Lines that name a token in a way that few would write, or that two readers could read differently.
+fn of_odd_tokens() -> Vec<Case> {
+    let bob = || Taken::For("bob");
+    let nobody = || Taken::For("system:anonymous");
+    let refused = || Taken::Refused(401);
+    let rows = [
+        (vec!["bEARER bobs-token"], bob()),
+        (vec!["Bearer bobs-token and more"], bob()),
+        (vec!["Bearer bobs-token Bearer nobodys"], bob()),
+        (vec!["Bearer nobodys bobs-token"], refused()),
+        (vec!["Bearer bobs-token,"], refused()),
+        (vec!["Bearer  bobs-token"], nobody()),
+        (vec!["Bearer\tbobs-token"], nobody()),
+        (vec!["Bearer bobs-token", "Bearer nobodys"], bob()),
+        (vec!["Bearer nobodys", "Bearer bobs-token"], refused()),
+    ];
+    let case = |(lines, taken): (Vec<&'static str>, Taken)| {
+        let headers: Vec<_> = lines.iter().map(|it| ("Authorization", *it)).collect();
+        Case::new(&format!("{lines:?}"), "anonymous", taken).with(&headers)
+    };
+    rows.into_iter().map(case).collect()
 }
 
 /// An administrator who pretends, in every way: what is allowed anyway shows whether the pretence counted.
