@@ -302,7 +302,7 @@ impl Upstream {
                 Err(error) => error,
             };
             sent |= error.sent();
-            let unseen = error.cause().is_unprocessed() || !error.sent();
+            let unseen = !error.sent();
             let mut broke = || is_broken(&error) && reused && std::mem::take(&mut second_chance);
             if retries == 0 || !(unseen || broke()) {
                 break error;
@@ -361,11 +361,13 @@ impl Upstream {
                 replay.commit();
                 Ok(response.map(|body| body::guarded(body::boxed(body), Held(sender))))
             }
-            Ok((Err(error), _)) => {
+            Ok((Err(mut error), _)) => {
+                let unsent = error.take_message();
                 let error = error.into_error();
-                Err(self
-                    .error(exchange_cause(&error, replay.broke()), Some(error.into()))
-                    .with_sent(true))
+                let error = self.error(exchange_cause(&error, replay.broke()), Some(error.into()));
+                let request = unsent.and_then(|_| replay.read());
+                let request = request.map(|body| Request::from_parts(head, body));
+                Err(error.with_sent(request.is_none()).with_request(request))
             }
             Err(_) => Err(self.error(Cause::FirstByte, None).with_sent(true)),
         }
@@ -410,13 +412,19 @@ impl Upstream {
         };
         match timeout(self.0.options.first_byte_timeout, answer).await {
             Ok(Ok(begun)) => Ok(begun.receive(place)),
-            Ok(Err(failed)) => Err(self.failed_exchange(failed, &place, replay)),
+            Ok(Err(failed)) => Err(self.failed_exchange(failed, &place, &head.method, replay)),
             Err(_) => Err(self.error(Cause::FirstByte, None).with_sent(true)),
         }
         .map_err(|error| error.with_connection(connection))
     }
 
-    fn failed_exchange(&self, failed: Failed, place: &Place, replay: &Replay) -> SendError {
+    fn failed_exchange(
+        &self,
+        failed: Failed,
+        place: &Place,
+        method: &Method,
+        replay: &Replay,
+    ) -> SendError {
         let (unsent, error) = match failed {
             Failed::Unfit(error) => {
                 return self.error(Cause::NotForwarded, Some(error.into()));
@@ -433,7 +441,11 @@ impl Upstream {
         if matches!(cause, Closed | PingTimeout | EndedHere | GoAway) {
             place.retire();
         }
-        let sent = !unsent && !cause.is_unprocessed();
+        // The library says GOAWAY also of a request that it had begun to send when it noticed: one without a body may have
+        // been sent whole, and acted on.
+        let may_be_whole = matches!(replay, Replay::Empty) && !method.is_safe();
+        let unseen = cause.is_unprocessed() && !(cause == GoAway && may_be_whole);
+        let sent = !unsent && !unseen;
         self.error(cause, Some(error.into())).with_sent(sent)
     }
 

@@ -25,7 +25,7 @@ pub(super) async fn over_http2(mut sender: Http2, request: Request) -> Told {
     told.await
 }
 
-/// The same over an HTTP/1.1 connection, whose sender comes with the answer. There is none if the connection has ended.
+/// The same over an HTTP/1.1 connection, whose sender comes with the answer unless the connection was seen to have ended.
 pub(super) async fn over_http1(mut sender: Http1, request: Request) -> (Told, Option<Http1>) {
     let mut told = pin!(sender.try_send_request(request));
     tokio::select! {
@@ -36,7 +36,8 @@ pub(super) async fn over_http1(mut sender: Http1, request: Request) -> (Told, Op
     (told.await, None)
 }
 
-/// Returns when the connection has ended. One that could take a request has not.
+/// Returns when the connection has ended. hyper says so before it closes the channel, so of a request that is left there
+/// it is known at the first look; a connection that is ready for another request has answered this one.
 async fn ended(sender: &mut Http1) {
     poll_fn(|context| match sender.poll_ready(context) {
         Poll::Ready(Err(_)) => Poll::Ready(()),

@@ -1,6 +1,6 @@
 //! Servers that close connections all the time, or do not let requests onto them, and what that costs.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -138,7 +138,7 @@ async fn connections_that_a_server_is_closing_are_limited_too_and_the_oldest_end
 }
 
 /// A request that is handed to a connection in the moment in which another has that one end is told so, and goes over a
-/// new one. The moment is short: it takes thousands of connections to meet it.
+/// new one. The moment is short: a thousand connections meet it about every other time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_request_waits_on_a_connection_that_ended_while_it_came() {
     let ca = Ca::new("ca");
@@ -164,6 +164,32 @@ async fn no_request_waits_on_a_connection_that_ended_while_it_came() {
     for told in futures::future::join_all(clients).await {
         told.unwrap();
     }
+}
+
+/// hyper says of a request that it is sending when it hears of a GOAWAY what it says of one that it has not begun. One
+/// without a body may be sent by then.
+#[tokio::test]
+async fn a_write_without_a_body_is_not_sent_again_on_the_word_of_a_goaway() {
+    let ca = Ca::new("ca");
+    let asked = Arc::new(AtomicUsize::new(0));
+    let address = raw_http2(ca.server_tls(), {
+        let asked = asked.clone();
+        move |frame, answers| {
+            if frame.kind == HEADERS {
+                asked.fetch_add(1, Ordering::Relaxed);
+                answers.go_away(0);
+            }
+        }
+    })
+    .await;
+    let upstream = upstream(address, ca.client_tls());
+    let told = timeout(LONG, upstream.send(post(body::empty()))).await;
+    let mut error = told.unwrap().unwrap_err();
+    assert!(error.sent() && error.take_request().is_none(), "{error:?}");
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    let told = timeout(LONG, upstream.send(post(full("a")))).await;
+    assert!(!told.unwrap().unwrap_err().sent());
+    assert_eq!(asked.load(Ordering::Relaxed), 1 + 4, "with each retry");
 }
 
 /// hyper says of a request that waits for its turn on a connection which ends that its user is to blame.
