@@ -175,19 +175,30 @@ impl<'a> Forward<'a> {
 
     async fn send(&self, candidates: Vec<Arc<Peer>>, body: Body) -> Result<Answered, ProxyError> {
         let replayable = self.head.method.is_safe() && http_body::Body::is_end_stream(&body);
+        let again = |undone: bool| {
+            let repeats = replayable && (undone || !self.is_session());
+            repeats.then(|| self.head.request(peerage_http::empty()))
+        };
         let mut error = ProxyError::NoneUsable;
         let mut declined = None;
         let mut unsent = Some(self.head.request(body));
         for peer in candidates {
             let Some(link) = peer.link() else { continue };
-            let replay = || replayable.then(|| self.head.request(peerage_http::empty()));
-            let Some(request) = unsent.take().or_else(replay) else {
+            let Some(request) = unsent.take() else {
                 break;
             };
             match self.ask(peer, &link, request, replayable).await {
                 Outcome::Answered(answered) => return Ok(answered),
-                Outcome::Declined(answered) => drop(declined.get_or_insert(answered)),
-                Outcome::Next(why, request) => (error, unsent) = (why, request),
+                Outcome::Declined(answered) => {
+                    declined.get_or_insert(answered);
+                    unsent = again(true);
+                }
+                Outcome::Next(why, request) => {
+                    let undone =
+                        matches!(why, ProxyError::Lacks { .. } | ProxyError::StaleView { .. });
+                    unsent = request.or_else(|| again(undone));
+                    error = why;
+                }
                 Outcome::Stop(why) => {
                     error = why;
                     break;
@@ -195,6 +206,11 @@ impl<'a> Forward<'a> {
             }
         }
         declined.ok_or(error)
+    }
+
+    /// Whether it begins a session, which a GET does too and which is not safe for that: what it has a pod run is run.
+    fn is_session(&self) -> bool {
+        self.head.upgrade && self.info.verb() != "watch"
     }
 
     /// The server that a front stands beside is no peer: what it may still do with a request is its own business, unless

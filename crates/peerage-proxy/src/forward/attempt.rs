@@ -51,7 +51,10 @@ impl Forward<'_> {
         self.set_guard(&peer, &mut request);
         self.set_condition(&peer, &mut request);
         let in_flight = peer.health.begin();
-        let answer = match self.attempt(&peer, link, request, replayable).await {
+        let answer = match self
+            .attempt(&peer, link, request, replayable && !self.is_session())
+            .await
+        {
             Ok(response) => self.examine(&peer, response).await,
             Err(failed) => Err(failed),
         };

@@ -142,3 +142,24 @@ async fn only_what_is_safe_is_asked_again_and_only_before_an_answer_began() {
         assert_eq!(got, safe, "{does:?} GET");
     }
 }
+
+/// What `exec` runs has run, although the request is a GET.
+#[tokio::test]
+async fn a_session_is_not_begun_a_second_time_but_where_the_first_server_did_nothing() {
+    let declines = Does::Answers("503 Service Unavailable\r\nRetry-After: 1");
+    for (query, does, asked) in [
+        ("", Does::Closes, 0),
+        ("", declines, 1),
+        ("?watch=true", Does::Closes, 1),
+    ] {
+        let (world, _first, second) = first_and_second(does).await;
+        let front = Front::start(&world).await;
+        let mut client = front.connect().await;
+        client
+            .write(&format!("GET {WIDGETS}{query} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"))
+            .await;
+        let head = client.head().await;
+        assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+        assert_eq!(second.requests().len(), asked, "{query} {does:?}");
+    }
+}
