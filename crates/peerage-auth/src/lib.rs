@@ -20,6 +20,7 @@ pub use authenticator::{
 };
 pub use request_header::RequestHeaderOptions;
 pub use token_keys::{TokenKeyError, TokenKeys};
+pub use tokens::WEBSOCKET_PREFIX;
 
 /// The header by which one server tells the next that the request has been forwarded once (KEP-4020).
 pub const PEER_PROXIED: http::HeaderName =

@@ -14,7 +14,7 @@ use peerage_core::User;
 use sha2::{Digest, Sha256};
 
 /// The WebSocket subprotocol by which browsers send a bearer token.
-const WEBSOCKET_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
+pub const WEBSOCKET_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
 type TokenDigest = [u8; 32];
 

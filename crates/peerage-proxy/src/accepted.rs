@@ -16,12 +16,10 @@ use std::time::Duration;
 
 use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 use http::{HeaderMap, Method, StatusCode};
+use peerage_auth::WEBSOCKET_PREFIX;
 use tokio::time::Instant;
 
 use crate::recent::Recent;
-
-/// What a WebSocket subprotocol that is a token begins with.
-const SUBPROTOCOL: &[u8] = b"base64url.bearer.authorization.k8s.io.";
 
 /// Places for tokens: half a mebibyte. Tens of thousands of pods have one each.
 const TOKENS: usize = 1 << 16;
@@ -56,7 +54,8 @@ impl Accepted {
             return None;
         };
         let mut protocols = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
-        let names_token = |it: &[u8]| it.windows(SUBPROTOCOL.len()).any(|it| it == SUBPROTOCOL);
+        let prefix = WEBSOCKET_PREFIX.as_bytes();
+        let names_token = |it: &[u8]| it.windows(prefix.len()).any(|it| it == prefix);
         if protocols.any(|it| names_token(it.as_bytes())) {
             return None;
         }

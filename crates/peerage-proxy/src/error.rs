@@ -95,7 +95,7 @@ impl ProxyError {
                 "no server behind this gateway answers at the moment".to_owned()
             }
             UnsureReason::PeerGone => {
-                "the server that serves this API does not answer at the moment, and no other has it"
+                "no server serves this API at the moment: one that did is away, or has just come back and may serve it again"
                     .to_owned()
             }
             reason => format!("it is not known for certain whether this API is served: {reason}"),
@@ -179,7 +179,7 @@ mod tests {
             assert_eq!(says(reason, true), all_down);
         }
         let away = says(UnsureReason::PeerGone, false);
-        assert!(away.starts_with("the server that serves this API does not answer"));
+        assert!(away.starts_with("no server serves this API at the moment"));
         for nobody in [true, false] {
             let starting = says(UnsureReason::NotSynced, nobody);
             assert!(

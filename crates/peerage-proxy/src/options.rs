@@ -50,7 +50,8 @@ pub struct PollOptions {
     pub deadline: Duration,
     /// The largest document that is read.
     pub size_limit: usize,
-    /// For this long after it was away or not ready a server may be starting and list less than it will.
+    /// For this long after it was away or not ready, or ended a connection, a server may be starting and list less than it
+    /// will.
     pub starting: Duration,
     /// Between two readings of a legacy list that lacks something, or of a server that has no other documents.
     pub lists_again: Duration,

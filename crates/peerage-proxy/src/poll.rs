@@ -56,7 +56,10 @@ pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<Peer>, stop: Cancellation
                 continue;
             }
             () = connection_ended(&peer) => {
-                peer.stirs();
+                // Some end connections all the time: that is no reason to doubt for longer what is in doubt already.
+                if !peer.is_starting() {
+                    peer.stirs();
+                }
                 schedule.connection_ended(Instant::now());
                 continue;
             }
@@ -69,9 +72,10 @@ pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<Peer>, stop: Cancellation
             good = round(&shared, &peer, &link, &mut lists) => good,
         };
         let jitter = rand::rng().random_range(0.0..1.0);
-        // Who is starting is soon done with it.
-        let is_whole = good && !peer.is_starting();
-        schedule.finished(is_whole, Instant::now(), jitter);
+        schedule.finished(good, Instant::now(), jitter);
+        if good && peer.is_starting() {
+            schedule.starting(Instant::now());
+        }
         if peer.round_ended(good) == PATIENCE {
             shared.changed.notify_one();
         }

@@ -451,7 +451,7 @@ impl Remembered {
         let before = heard.before.as_ref()?;
         Some(peerage_core::Peer {
             id: format!("{} before it started", now.id).into(),
-            state: PeerState::Gone,
+            state: PeerState::Starting,
             readiness: Readiness::NotReady,
             documents: Some(before.served.clone()),
             ..now.clone()

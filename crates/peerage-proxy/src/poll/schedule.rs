@@ -77,6 +77,11 @@ impl Schedule {
         }
     }
 
+    /// Makes the next round due as soon as after a failure: who is starting is soon done with it.
+    pub(crate) fn starting(&mut self, now: Instant) {
+        self.due = self.due.min(now + self.rhythm.retry);
+    }
+
     /// Plans the next round. `jitter` is from 0 to 1 and spreads rounds over a tenth of the wait either way.
     pub(crate) fn finished(&mut self, good: bool, now: Instant, jitter: f64) {
         self.failures = if good {
@@ -122,6 +127,19 @@ mod tests {
             })
             .collect();
         assert_eq!(waits, [500, 1000, 2000, 4000, 4000, 5000, 500]);
+    }
+
+    #[test]
+    fn who_is_starting_is_asked_as_soon_as_who_failed_once() {
+        let now = Instant::now();
+        let mut schedule = Schedule::new(RHYTHM, now);
+        for _ in 0..9 {
+            schedule.finished(true, now, 0.5);
+            schedule.starting(now);
+            assert_eq!(schedule.due() - now, RHYTHM.retry);
+        }
+        schedule.finished(true, now, 0.5);
+        assert_eq!(schedule.due() - now, RHYTHM.interval);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! What it listed before goes into the view as that of a peer that is away, so others are asked for it or nobody; what it
 //! lists now counts as that of any peer.
 //!
-//! Invariant: that has an end, also where the peer is never ready: the hold time.
+//! Invariant: that has an end, also where the peer is never ready: the first good round after the hold time.
 
 use std::sync::Arc;
 
@@ -36,8 +36,9 @@ pub(super) fn before(
     let version = peer.version();
     let stirred = || peer.has_stirred_within(shared.options.poll.starting);
     let may_start = !peer.health.is_ready() || version.is_some() && stirred();
+    let is_older = version.is_some_and(|now| before.version.is_some_and(|was| now < was));
     let holds = may_start
-        && version >= before.version
+        && !is_older
         && before.since.elapsed() < shared.options.hold
         && !(lists_all(&core.list, &before.core) && lists_all(&groups.list, &before.groups));
     holds.then_some(before)

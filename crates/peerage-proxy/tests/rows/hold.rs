@@ -117,7 +117,7 @@ async fn a_server_that_is_never_ready_is_believed_once_the_hold_time_is_over() {
         records: vec![live("apiserver-new", peer.address)],
         ..WorldBuilder::default()
     };
-    builder.options.hold = Duration::from_secs(1);
+    builder.options.hold = Duration::from_secs(4);
     let world = builder.start(pki);
     world.until_state("apiserver-new", "serving").await;
     peer.set_ready(StatusCode::INTERNAL_SERVER_ERROR);
