@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use peerage_etcd::{EtcdOptions, EtcdStore};
 use peerage_store::{EventKind, KeyRange, Store, StoreExt, WatchRequest};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::{EVERYWHERE, Kind, NEWEST_ONLY, Shared};
@@ -61,56 +62,52 @@ impl Truth {
 
 /// Follows the store.
 pub struct History {
-    store: Arc<EtcdStore>,
+    store: EtcdStore,
     truth: Arc<Mutex<Truth>>,
+    shared: Arc<Shared>,
+    follower: JoinHandle<()>,
 }
 
+/// A key that no server knows, written to see how far the watch is.
+const MARK: &str = "/registry/peerage-testkit/mark";
+
 impl History {
-    /// From now on, telling the clients how far it is.
+    /// From now on, telling whoever compacts the store how far it is.
     pub(super) async fn follow(url: &str, shared: Arc<Shared>) -> Self {
         let store = EtcdStore::connect(EtcdOptions::new(url.split(',')))
             .await
             .unwrap();
-        let store = Arc::new(store);
         let truth = Arc::new(Mutex::new(Truth::default()));
         let start = store.current_revision().await.unwrap() + 1;
         let request = WatchRequest::new(KeyRange::prefix("/registry/"), start);
         let mut stream = store.watch(request).await.unwrap();
-        let noted = truth.clone();
-        tokio::spawn(async move {
+        let (noted, told) = (truth.clone(), shared.clone());
+        let follower = tokio::spawn(async move {
             while let Some(batch) = stream.next().await {
                 for event in batch.expect("the store's own watch").events {
                     note(&noted, &event);
-                    shared.note_revision(event.kv.mod_revision);
+                    told.note_revision(event.kv.mod_revision);
                 }
             }
         });
-        Self { store, truth }
+        Self {
+            store,
+            truth,
+            shared,
+            follower,
+        }
     }
 
     /// Everything that has happened by now.
     pub async fn settled(&self, patience: Duration) -> Truth {
         let end = Instant::now() + patience;
-        let mut last = 0;
-        for kind in [EVERYWHERE, NEWEST_ONLY] {
-            let listing = self.store.list(KeyRange::prefix(kind.keys)).await.unwrap();
-            last = last.max(
-                listing
-                    .kvs
-                    .iter()
-                    .map(|kv| kv.mod_revision)
-                    .max()
-                    .unwrap_or(0),
-            );
-        }
-        loop {
-            let truth = self.truth.lock().unwrap().clone();
-            if truth.last(EVERYWHERE).max(truth.last(NEWEST_ONLY)) >= last {
-                return truth;
-            }
+        let last = self.store.put(MARK, "", 0).await.unwrap().mod_revision;
+        while self.shared.noted() < last {
+            assert!(!self.follower.is_finished(), "the store's own watch ended");
             assert!(Instant::now() < end, "the store's own watch is behind");
             sleep(Duration::from_millis(20)).await;
         }
+        self.truth.lock().unwrap().clone()
     }
 }
 
