@@ -22,8 +22,8 @@ const SOURCE: &str = "source";
 const FINDING: &str = "finding";
 /// How many servers are named.
 const NAMED: usize = 6;
-/// A server that has just come, or come back, and what is said to whom asks for the rest.
-const SEEMS_TO_START: &str = "serving: it lists less than before it was away or not ready, as a server that starts does; what \
+/// What is said of a server that seems to be starting.
+const LISTS_LESS: &str = "serving: it lists less than before it was away or not ready, as a server that starts does; what \
      only it had is 503 meanwhile";
 /// What a wrong address is to be corrected in.
 const NO_GATEWAY: &str = "--gateway is the gateway's --admin-bind-address";
@@ -99,14 +99,16 @@ fn text(value: &Value, key: &str) -> String {
 /// A server that requests may be sent to.
 fn peer(peer: &Value, name: &str) -> Item {
     let subject = format!("{} seen by {name}", text(peer, "id"));
-    let (state, why) = (text(peer, "state"), text(peer, "why"));
-    if let Some(message) = peer["error"]["message"].as_str() {
-        return Item::warn(PEER, &subject, format!("{state}: {message}"))
-            .fix("see what is said of its port and certificate");
-    }
+    let state = text(peer, "state");
+    let error = peer["error"]["message"].as_str();
+    let why = error.map_or_else(|| text(peer, "why"), str::to_owned);
     let not_its_own = peer["notItsOwn"].as_u64().unwrap_or_default();
     let warn = || Item::warn(PEER, &subject, format!("{state}: {why}"));
     match state.as_str() {
+        "gone" | "unreachable" | "crashed" => Item::fail(PEER, &subject, format!("{state}: {why}"))
+            .fix("start it again, or delete its identity Lease if it is not coming back; if it runs, see what is said of \
+                  its port and certificate"),
+        _ if error.is_some() => warn().fix("see what is said of its port and certificate"),
         "serving" if not_its_own > 0 => Item::warn(
             PEER,
             &subject,
@@ -116,16 +118,14 @@ fn peer(peer: &Value, name: &str) -> Item {
             ),
         )
         .fix("upgrade it to 1.35 or newer, or name the server itself and not a load balancer"),
-        "serving" if peer["starting"] == true => Item::warn(PEER, &subject, SEEMS_TO_START).fix(
-            "wait a quarter of a minute until it lists the rest; if that is gone for good, there is nothing to do",
+        "serving" if peer["starting"] == true => Item::warn(PEER, &subject, LISTS_LESS).fix(
+            "wait until it lists the rest, or has been ready for 15 seconds without: then that is taken for gone (404)",
         ),
         "serving" => {
             let odd = ["remark", "versionError"].map(|key| peer[key].as_str());
             let says = std::iter::once(&*why).chain(odd.into_iter().flatten());
             Item::pass(PEER, &subject, says.collect::<Vec<_>>().join("; "))
         }
-        "gone" | "unreachable" | "crashed" => Item::fail(PEER, &subject, format!("{state}: {why}"))
-            .fix("start it again, or delete its identity Lease if it is not coming back"),
         "left" => warn().fix(
             "start it again if it stopped; if it did not, it is not in the list any more: put it back into --peer, \
              --peers-file or what else names it; if it is to be gone, wait",

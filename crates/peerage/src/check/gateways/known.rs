@@ -103,19 +103,27 @@ fn judge_gateway(gateway: &Gateway, state: &Value, there: &[There]) -> Vec<Item>
     let is_known = |it: &&There| is_own(it) || all.clone().any(|said| it.is(said));
     let (known, rest): (Vec<&There>, Vec<&There>) = there.iter().partition(is_known);
     // The servers of the gateway that are none of those, as one at another address of its host.
-    let others: Vec<&Value> = said("peers")
+    let mut others: Vec<&Value> = said("peers")
         .filter(|said| !known.iter().any(|it| it.is(said)))
         .collect();
     let mut alike: BTreeMap<Option<&str>, Vec<&There>> = BTreeMap::new();
     for it in rest {
         alike.entry(it.certificate.as_deref()).or_default().push(it);
     }
-    let unknown = alike.into_iter().filter_map(|(certificate, servers)| {
-        let shows =
-            |it: &&&Value| certificate.is_none() || it["certificate"].as_str() == certificate;
-        let known = others.iter().filter(shows).count();
-        (known < servers.len()).then(|| unknown(gateway, &servers, known))
-    });
+    // Each stands for one, and those whose certificate was seen have the first choice.
+    let unknown = alike
+        .into_iter()
+        .rev()
+        .filter_map(|(certificate, servers)| {
+            let mut left = servers.len();
+            others.retain(|it| {
+                let shows = certificate.is_none() || it["certificate"].as_str() == certificate;
+                let stands = shows && left > 0;
+                left -= usize::from(stands);
+                !stands
+            });
+            (left > 0).then(|| unknown(gateway, &servers, servers.len() - left))
+        });
     let unknown: Vec<Item> = unknown.collect();
     if !unknown.is_empty() {
         return unknown;

@@ -133,6 +133,19 @@ fn each_thing_that_is_wrong_is_found_and_nothing_else() {
             ],
         ),
         (
+            change(|it| {
+                let error =
+                    json!({"reason": "refused", "message": "nobody listens at 10.0.0.9:6443"});
+                let a = json!({"id": "a", "state": "unreachable", "why": "", "error": error});
+                it.gateways = vec![gateway(json!([a]))];
+            }),
+            &[
+                "fail peer a seen by http://127.0.0.1:10440: unreachable: nobody listens at 10.0.0.9:6443",
+                "warn known-servers old at 10.0.0.1:6443 for http://127.0.0.1:10440: has an identity Lease",
+                "warn known-servers new at 10.0.0.2:6443 for http://127.0.0.1:10440: has an identity Lease",
+            ],
+        ),
+        (
             // What leads to nobody is told, and counts for nothing.
             change(|it| {
                 let (name, why) = ("cloud".to_owned(), "it runs a program".to_owned());
