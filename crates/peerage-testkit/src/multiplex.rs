@@ -2,6 +2,7 @@
 //! other, trailers, resets.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,6 +31,9 @@ pub enum MultiplexError {
     /// The stream or the connection broke.
     #[error("no answer: {0}")]
     Http2(#[from] hyper::Error),
+    /// The connection had ended before.
+    #[error("the connection has ended")]
+    Ended,
     /// It took too long.
     #[error("no answer within {PATIENCE:?}")]
     Late,
@@ -39,7 +43,9 @@ pub enum MultiplexError {
 #[derive(Clone)]
 pub struct Multiplexed {
     address: SocketAddr,
-    sender: SendRequest<Full<Bytes>>,
+    /// None once the connection has ended: what came as it did, and that nobody reads any more, is given back only when the
+    /// last sender is gone.
+    sender: Arc<Mutex<Option<SendRequest<Full<Bytes>>>>>,
 }
 
 impl Multiplexed {
@@ -58,8 +64,13 @@ impl Multiplexed {
         let stream = TokioIo::new(tls.connect(name, socket).await?);
         let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
         let (sender, connection) = builder.handshake(stream).await?;
-        // Its error is that of the requests on it.
-        tokio::spawn(async move { drop(connection.await) });
+        let sender = Arc::new(Mutex::new(Some(sender)));
+        let kept = sender.clone();
+        tokio::spawn(async move {
+            // Its error is that of the requests on it.
+            drop(connection.await);
+            *kept.lock().unwrap() = None;
+        });
         Ok(Self { address, sender })
     }
 
@@ -77,10 +88,12 @@ impl Multiplexed {
 
     /// Asks, and leaves the body to be read as it comes; the stream is reset when the body is dropped.
     pub async fn open(&self, request: &Outgoing) -> Result<(Head, Incoming), MultiplexError> {
-        let mut sender = self.sender.clone();
+        let sender = self.sender.lock().unwrap().clone();
+        let mut sender = sender.ok_or(MultiplexError::Ended)?;
         sender.ready().await?;
-        let answer = sender.send_request(self.request(request)).await?;
-        let (parts, body) = answer.into_parts();
+        let answer = sender.send_request(self.request(request));
+        drop(sender);
+        let (parts, body) = answer.await?.into_parts();
         let head = Head {
             status: parts.status.as_u16(),
             headers: words(&parts.headers),

@@ -119,7 +119,7 @@ impl Load {
                 return;
             }
             match connection.send(&request(number)).await {
-                Err(MultiplexError::Http2(e)) if e.is_canceled() || e.is_closed() => {
+                Err(error) if is_sent_away(&error) => {
                     self.reconnects.fetch_add(1, Ordering::Relaxed);
                     connection = way.multiplexed("admin").await;
                 }
@@ -143,6 +143,15 @@ impl Load {
             failures.len(),
             &failures[..failures.len().min(5)]
         );
+    }
+}
+
+/// Whether the connection had ended before the request was sent.
+fn is_sent_away(error: &MultiplexError) -> bool {
+    match error {
+        MultiplexError::Ended => true,
+        MultiplexError::Http2(e) => e.is_canceled() || e.is_closed(),
+        _ => false,
     }
 }
 
