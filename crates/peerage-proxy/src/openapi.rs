@@ -15,16 +15,18 @@ pub(crate) mod v2;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::StatusCode;
 use peerage_core::Exclusions;
 use peerage_core::discovery::ApiGroupDiscoveryList;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::peer::{Heard, Link, Peer};
-use crate::poll::{Fetch, Fetched, fetch, what};
+use crate::poll::{Fetch, FetchError, Fetched, fetch, what};
 use crate::shared::{Shared, Snapshot};
 
 /// Path of the index.
@@ -52,64 +54,98 @@ pub(crate) struct Entry {
     pub(crate) server_relative_url: String,
 }
 
-/// A peer's index and when it was read.
+/// After a failed reading it is asked for again after this long, and each time in vain after twice as long, so that one
+/// that hangs does not hold up every round.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// A peer's index.
+#[derive(Clone, Default)]
 pub(crate) struct PeerIndex {
     index: Index,
-    read: Instant,
-    documents: Instant,
+    /// When it was last asked for, and what the peer's discovery was then.
+    asked: Option<(Instant, Instant)>,
+    /// How often in a row it could not be read.
+    failures: u32,
 }
 
-#[cfg(test)]
 impl PeerIndex {
-    pub(crate) fn empty() -> PeerIndex {
-        PeerIndex {
-            index: Index::default(),
-            read: Instant::now(),
-            documents: Instant::now(),
+    fn is_due(&self, now: Instant, documents: Instant) -> bool {
+        self.asked
+            .is_none_or(|(asked, of)| of != documents || now - asked >= self.pause())
+    }
+
+    fn pause(&self) -> Duration {
+        match self.failures {
+            0 => REFRESH,
+            failures => (RETRY * 2_u32.saturating_pow(failures - 1)).min(REFRESH),
         }
     }
 }
 
-/// Asks for the peer's index when it may have changed. That it cannot be had is no fault: old servers have none.
+/// Asks for the peer's index when it may have changed, and soon again when it could not be read. Until then it is what it was.
 pub(crate) async fn refresh(shared: &Shared, peer: &Peer, link: &Link, own_id: &str) {
     let Some(documents) = peer.documents() else {
         return;
     };
     let now = Instant::now();
     let old = peer.openapi();
-    let fresh = old
-        .as_ref()
-        .is_some_and(|old| old.documents == documents.changed && now - old.read < REFRESH);
-    if fresh {
+    let mut next = old.as_deref().cloned().unwrap_or_default();
+    if !next.is_due(now, documents.changed) {
         return;
     }
-    let index = read_index(shared, link, own_id).await.unwrap_or_else(|| {
-        old.as_ref()
-            .map(|old| old.index.clone())
-            .unwrap_or_default()
-    });
-    let same = old.is_some_and(|old| old.index == index);
-    peer.set_openapi(PeerIndex {
-        index,
-        read: now,
-        documents: documents.changed,
-    });
+    next.asked = Some((now, documents.changed));
+    match read_index(shared, link, own_id).await {
+        Ok(index) => (next.index, next.failures) = (index, 0),
+        Err(error) => {
+            note(peer, INDEX, &error);
+            next.failures = next.failures.saturating_add(1);
+        }
+    }
+    let same = old.is_some_and(|old| old.index == next.index);
+    peer.set_openapi(next);
     if !same {
         shared.changed.notify_one();
     }
 }
 
-async fn read_index(shared: &Shared, link: &Link, own_id: &str) -> Option<Index> {
+/// Counts and tells that a peer's description could not be read.
+fn note(peer: &Peer, path: &str, error: &dyn Error) {
+    peer.counts.error("openapi");
+    if let Some(held_back) = peer.log_gate.pass(Instant::now()) {
+        tracing::warn!(
+            peer = &*peer.id,
+            held_back,
+            "cannot read {path} of a peer, so the merged one lacks what only this peer describes: {error}"
+        );
+    }
+}
+
+/// Why an index could not be had.
+#[derive(Debug, thiserror::Error)]
+enum IndexError {
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    #[error("it is no index: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("it has {0} entries, more than {MAX_ENTRIES}")]
+    Large(usize),
+}
+
+async fn read_index(shared: &Shared, link: &Link, own_id: &str) -> Result<Index, IndexError> {
     let what = Fetch {
         accept: Some("application/json"),
         ..what(shared, own_id, INDEX)
     };
-    let Ok(Fetched::Document { bytes, .. }) = fetch(&link.probes, what).await else {
-        return None;
+    let bytes = match fetch(&link.probes, what).await {
+        Ok(Fetched::Document { bytes, .. }) => bytes,
+        Ok(Fetched::Unchanged) => return Err(FetchError::UnaskedNotModified.into()),
+        // Servers before 1.24 have none.
+        Err(FetchError::Status(StatusCode::NOT_FOUND)) => return Ok(Index::default()),
+        Err(error) => return Err(error.into()),
     };
-    let mut index: Index = serde_json::from_slice(&bytes).ok()?;
+    let mut index: Index = serde_json::from_slice(&bytes)?;
     if index.paths.len() > MAX_ENTRIES {
-        return None;
+        return Err(IndexError::Large(index.paths.len()));
     }
     // What a peer hands to clients through us stays a path of this server.
     index.paths.retain(|path, entry| {
@@ -119,7 +155,7 @@ async fn read_index(shared: &Shared, link: &Link, own_id: &str) -> Option<Index>
             .strip_prefix(&own)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('?'))
     });
-    Some(index)
+    Ok(index)
 }
 
 /// The documents that peers describe and not this server: where each is, and who has it.
@@ -304,5 +340,23 @@ fn count(
                 sizes.entry(format!("apis/{name}")).or_insert(1);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_that_cannot_be_read_is_asked_for_less_and_less_often_but_not_forgotten() {
+        let pause = |failures| {
+            let index = PeerIndex {
+                failures,
+                ..PeerIndex::default()
+            };
+            index.pause().as_secs()
+        };
+        let pauses: Vec<u64> = (0..8).chain([u32::MAX]).map(pause).collect();
+        assert_eq!(pauses, [30, 1, 2, 4, 8, 16, 30, 30, 30]);
     }
 }

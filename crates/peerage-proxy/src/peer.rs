@@ -466,7 +466,7 @@ mod tests {
         let peer = Peer::new("a".into());
         let info = widgets();
         peer.set_documents(heard());
-        peer.set_openapi(PeerIndex::empty());
+        peer.set_openapi(PeerIndex::default());
         peer.set_trouble(Some(Trouble {
             kind: TroubleKind::Stranger,
             reason: "tls_name",

@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
+use super::note;
 use crate::gzip;
 use crate::peer::Peer;
 use crate::poll::{Fetch, Fetched, fetch, what};
@@ -288,14 +289,7 @@ async fn read(shared: &Shared, own_id: &str, peer: &Peer, deadline: Instant) -> 
         Ok(Fetched::Document { bytes, .. }) => Some(bytes),
         Ok(Fetched::Unchanged) => None,
         Err(error) => {
-            peer.counts.error("openapi");
-            if let Some(held_back) = peer.log_gate.pass(Instant::now()) {
-                tracing::warn!(
-                    peer = &*peer.id,
-                    held_back,
-                    "cannot read {PATH} of a peer, so the merged one lacks what only this peer describes: {error}"
-                );
-            }
+            note(peer, PATH, &error);
             None
         }
     }

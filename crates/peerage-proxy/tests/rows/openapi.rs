@@ -1,7 +1,7 @@
 //! OpenAPI of the whole control plane.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
@@ -238,4 +238,45 @@ async fn servers_whose_openapi_hangs_hold_up_one_request_once_and_are_asked_agai
     };
     let told = tokio::time::timeout(Duration::from_secs(30), polled).await;
     assert!(told.is_ok(), "they are asked again");
+}
+
+/// A server that has only just started may fail to say once what it describes.
+#[tokio::test]
+async fn an_index_that_could_not_be_read_once_is_asked_for_again_soon_and_that_is_counted() {
+    let pki = Pki::new();
+    let peer = FakePeer::start(&pki, "apiserver-new", &documents::core(), &documents::new()).await;
+    let path = "apis/new.example.com/v1";
+    let asked = Arc::new(AtomicUsize::new(0));
+    peer.on_probe({
+        let asked = asked.clone();
+        move |request| {
+            let is_index = request.uri().path() == "/openapi/v3";
+            let first = is_index && asked.fetch_add(1, Ordering::Relaxed) == 0;
+            async move {
+                let url = format!("/openapi/v3/{path}?hash=P");
+                let index = json!({"paths": {path: {"serverRelativeURL": url}}});
+                match (is_index, first) {
+                    (true, true) => text(StatusCode::SERVICE_UNAVAILABLE, "not yet"),
+                    (true, false) => response(StatusCode::OK, &[], &index.to_string()),
+                    _ => text(StatusCode::FORBIDDEN, "no"),
+                }
+            }
+        }
+    });
+    let world = World::start(pki, vec![live("apiserver-new", peer.address)]);
+    world.until_state("apiserver-new", "serving").await;
+    let until_listed = async {
+        while world.get("/openapi/v3").await.json()["paths"][path].is_null() {
+            let polls = peer.polls().iter().filter(|s| s.target == "/apis").count();
+            peer.polled("/apis", polls + 1).await;
+        }
+    };
+    let told = tokio::time::timeout(Duration::from_secs(15), until_listed).await;
+    assert!(
+        told.is_ok(),
+        "half of the time after which it is due anyway"
+    );
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    let counted = r#"peerage_peer_errors_total{peer="apiserver-new",reason="openapi"} 1"#;
+    assert!(world.metrics().contains(counted), "{}", world.metrics());
 }
