@@ -298,7 +298,7 @@ impl Front {
     }
 }
 
-fn is_write(verb: &str) -> bool {
+pub(crate) fn is_write(verb: &str) -> bool {
     matches!(
         verb,
         "create" | "update" | "patch" | "delete" | "deletecollection"

@@ -53,6 +53,9 @@ pub struct PollOptions {
     /// For this long after it was away or not ready, or ended a connection, a server may be starting and list less than it
     /// will.
     pub starting: Duration,
+    /// For this long after a request that may have changed which APIs there are, servers are asked as often as after a first
+    /// failure.
+    pub changing: Duration,
     /// Between two readings of a legacy list that lacks something, or of a server that has no other documents.
     pub lists_again: Duration,
 }
@@ -70,6 +73,7 @@ impl Default for PollOptions {
             size_limit: 16 << 20,
             // Seconds after it is ready a kube-apiserver lists all, with aggregated APIs that take their time.
             starting: Duration::from_secs(15),
+            changing: Duration::from_secs(10),
             // Nothing about them is conditional.
             lists_again: Duration::from_secs(30),
         }

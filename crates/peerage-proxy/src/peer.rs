@@ -46,6 +46,8 @@ pub(crate) struct Peer {
     looked: AtomicU64,
     /// When it was last away or not ready, in the same way.
     stirred: AtomicU64,
+    /// When a request last may have changed which APIs there are, in the same way.
+    changing: AtomicU64,
     link: ArcSwapOption<Link>,
     documents: ArcSwapOption<Heard>,
     openapi: ArcSwapOption<PeerIndex>,
@@ -218,6 +220,7 @@ impl Peer {
             doubted: Notify::new(),
             looked: AtomicU64::new(0),
             stirred: AtomicU64::new(0),
+            changing: AtomicU64::new(0),
             link: ArcSwapOption::empty(),
             documents: ArcSwapOption::empty(),
             openapi: ArcSwapOption::empty(),
@@ -398,9 +401,25 @@ impl Peer {
 
     /// Whether that was so not longer ago.
     pub(crate) fn has_stirred_within(&self, time: Duration) -> bool {
-        let stirred = self.stirred.load(Ordering::Relaxed);
+        self.is_within(&self.stirred, time)
+    }
+
+    /// A request succeeded that may have changed which APIs there are. Its poller looks now and more often for a while:
+    /// servers take seconds to show such a change, the one that the request went to as well as the others.
+    pub(crate) fn apis_change(&self) {
+        self.changing.store(self.age(), Ordering::Relaxed);
+        self.doubted.notify_one();
+    }
+
+    /// Whether that was so not longer ago.
+    pub(crate) fn changed_apis_within(&self, time: Duration) -> bool {
+        self.is_within(&self.changing, time)
+    }
+
+    fn is_within(&self, since: &AtomicU64, time: Duration) -> bool {
+        let since = since.load(Ordering::Relaxed);
         let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        stirred != 0 && self.age() < stirred.saturating_add(time)
+        since != 0 && self.age() < since.saturating_add(time)
     }
 
     fn age(&self) -> u64 {

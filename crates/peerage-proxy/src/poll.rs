@@ -73,8 +73,9 @@ pub(crate) async fn run(shared: Arc<Shared>, peer: Arc<Peer>, stop: Cancellation
         };
         let jitter = rand::rng().random_range(0.0..1.0);
         schedule.finished(good, Instant::now(), jitter);
-        if good && peer.is_starting() {
-            schedule.starting(Instant::now());
+        let changing = || peer.changed_apis_within(shared.options.poll.changing);
+        if good && (peer.is_starting() || changing()) {
+            schedule.soon(Instant::now());
         }
         if peer.round_ended(good) == PATIENCE {
             shared.changed.notify_one();

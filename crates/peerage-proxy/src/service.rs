@@ -27,6 +27,7 @@ use crate::audit::Audit;
 use crate::discovery;
 use crate::error::ProxyError;
 use crate::forward::{self, Why};
+use crate::front::is_write;
 use crate::headers::{self, GUARD, GUARD_VALUE, PEER, REASON, STALE_VIEW};
 use crate::openapi::answer as openapi;
 use crate::peer::Peer;
@@ -137,6 +138,13 @@ impl Call {
             }
         }
         match self.plan() {
+            Plan::Local if changes_apis(&self.info) => {
+                let answer = inner.call(request);
+                let noticed = move |answer: Result<Response, _>| {
+                    answer.inspect(|response| self.notice_change(response))
+                };
+                Either::Right(answer.map(noticed).boxed())
+            }
             Plan::Local => Either::Left(inner.call(request)),
             Plan::Unknown => self.unknown(inner.call(request)),
             Plan::Refuse(error) => {
@@ -221,8 +229,21 @@ impl Call {
         let form = Form::of(&request, &self.info);
         let own_id = self.snapshot.view.local_id();
         match forward::forward(&self.shared, &self.info, request, peers, own_id, why).await {
-            Ok(response) => response,
+            Ok(response) => {
+                if changes_apis(&self.info) {
+                    self.notice_change(&response);
+                }
+                response
+            }
             Err(error) => form.refuse(&self, &error),
+        }
+    }
+
+    /// The answer to a request that may change which APIs there are.
+    fn notice_change(&self, response: &Response) {
+        if response.status().is_success() {
+            let peers = self.snapshot.peers.values();
+            peers.for_each(|known| known.peer.apis_change());
         }
     }
 
@@ -288,6 +309,16 @@ pub(crate) fn behind(snapshot: &Snapshot) -> Vec<Arc<Peer>> {
         sane if sane.is_empty() => there(false),
         sane => sane,
     }
+}
+
+/// Whether a request may change which APIs there are.
+fn changes_apis(info: &RequestInfo<'_>) -> bool {
+    let defines = match info.api_group() {
+        "apiextensions.k8s.io" => info.resource() == "customresourcedefinitions",
+        "apiregistration.k8s.io" => info.resource() == "apiservices",
+        _ => false,
+    };
+    defines && is_write(info.verb())
 }
 
 /// What the chain around us made of the request line; made here where nothing is around.

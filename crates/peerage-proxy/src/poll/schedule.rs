@@ -77,8 +77,9 @@ impl Schedule {
         }
     }
 
-    /// Makes the next round due as soon as after a failure: who is starting is soon done with it.
-    pub(crate) fn starting(&mut self, now: Instant) {
+    /// Makes the next round due as soon as after a failure: the peer is starting, or its APIs change, and it is soon done
+    /// with that.
+    pub(crate) fn soon(&mut self, now: Instant) {
         self.due = self.due.min(now + self.rhythm.retry);
     }
 
@@ -130,12 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn who_is_starting_is_asked_as_soon_as_who_failed_once() {
+    fn who_is_soon_done_with_a_change_is_asked_as_soon_as_who_failed_once() {
         let now = Instant::now();
         let mut schedule = Schedule::new(RHYTHM, now);
         for _ in 0..9 {
             schedule.finished(true, now, 0.5);
-            schedule.starting(now);
+            schedule.soon(now);
             assert_eq!(schedule.due() - now, RHYTHM.retry);
         }
         schedule.finished(true, now, 0.5);

@@ -55,6 +55,7 @@ impl Service<Request> for Local {
             .push((target, request.headers().clone()));
         let served = path.starts_with("/api/v1/")
             || path.starts_with("/apis/apps/v1/")
+            || path.starts_with("/apis/apiextensions.k8s.io/v1/")
             || path.starts_with("/crd");
         Box::pin(async move {
             let mut response = match path.as_str() {
@@ -147,6 +148,7 @@ impl Default for WorldBuilder {
             deadline: Duration::from_secs(5),
             size_limit: 1 << 20,
             starting: Duration::ZERO,
+            changing: Duration::ZERO,
             lists_again: Duration::from_secs(30),
         };
         WorldBuilder {

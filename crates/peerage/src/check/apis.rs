@@ -254,9 +254,12 @@ fn judge_merged(world: &World, server: &Server, all: &Apis) -> Item {
             hidden.len(),
             some(&hidden, NAMED)
         );
-        let fix = "turn its proxy on (see `proxy`), or put `peerage gateway` before the servers";
-        return Item::fail(MERGED, name, says)
-            .fix(world.start_first(server.is_behind_peerage(), fix));
+        let through_peerage = server.is_behind_peerage();
+        let fix = match through_peerage {
+            true => hidden::MERGES,
+            false => "turn its proxy on (see `proxy`), or put `peerage gateway` before the servers",
+        };
+        return Item::fail(MERGED, name, says).fix(world.start_first(through_peerage, fix));
     }
     let more = words(shown.keys().filter(|api| !all.contains_key(api)));
     if !more.is_empty() {

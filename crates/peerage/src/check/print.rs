@@ -11,6 +11,7 @@ mod network_policy;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
@@ -41,6 +42,10 @@ pub enum What {
 }
 
 impl What {
+    fn is_beside_a_server(self) -> bool {
+        matches!(self, What::StaticPod | What::Systemd)
+    }
+
     fn is_for_kubeadm(self) -> bool {
         matches!(self, What::Kubeadm | What::KubeadmV1beta3)
     }
@@ -128,20 +133,36 @@ impl Facts {
 
     /// Where each server is once a gateway has its port: behind those that there are, it is already.
     fn behind(&self) -> Vec<String> {
+        let hosts = self.to_move().into_keys();
+        let mut all: Vec<String> = hosts.map(|host| format!("{host}:{BEHIND}")).collect();
+        all.extend(self.moved().iter().map(|it| (*it).to_owned()));
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// The servers that are behind a gateway already.
+    fn moved(&self) -> Vec<&str> {
         let moved = self.gateways.iter().filter_map(Gateway::server);
         // Where a gateway has a server at another port than clients' it is there to stay.
         let told = self
             .as_told
             .iter()
             .filter(|it| !behind::is_at_secure_port(it));
-        let moved: Vec<&str> = moved.chain(told.map(String::as_str)).collect();
+        moved.chain(told.map(String::as_str)).collect()
+    }
+
+    /// Where the others are now, by their hosts.
+    fn to_move(&self) -> BTreeMap<&str, BTreeSet<&str>> {
+        let moved = self.moved();
         let is_there = |host: &str| moved.iter().any(|it| behind::host(it) == host);
-        let hosts = self.addresses.iter().map(|it| behind::host(it));
-        let hosts = hosts.filter(|host| !is_there(host));
-        let mut all: Vec<String> = hosts.map(|host| format!("{host}:{BEHIND}")).collect();
-        all.extend(moved.iter().map(|it| (*it).to_owned()));
-        all.sort();
-        all.dedup();
+        let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for address in &self.addresses {
+            let host = behind::host(address);
+            if !is_there(host) {
+                all.entry(host).or_default().insert(address);
+            }
+        }
         all
     }
 
@@ -150,7 +171,7 @@ impl Facts {
         let moved = self.gateways.iter().filter_map(Gateway::server);
         let mut all = self.addresses.clone();
         all.extend(moved.map(str::to_owned));
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         all.retain(|it| seen.insert(it.clone()));
         all
     }
@@ -215,6 +236,9 @@ fn text(what: What, facts: &Facts) -> String {
     if !what.is_for_kubeadm() {
         head.push_str(&where_from(facts));
     }
+    if what.is_beside_a_server() {
+        head.push_str(&on_one_host(facts));
+    }
     head + &filled_in(what, facts)
 }
 
@@ -244,6 +268,22 @@ fn where_from(facts: &Facts) -> String {
     }
     for server in &facts.unknown {
         let _ = writeln!(text, "# {}", one_line(server));
+    }
+    text
+}
+
+/// What is to be known of servers that cannot all have the one port that is written here.
+fn on_one_host(facts: &Facts) -> String {
+    let mut text = String::new();
+    for (host, addresses) in facts.to_move() {
+        if addresses.len() > 1 {
+            let addresses = addresses.into_iter().collect::<Vec<_>>().join(", ");
+            let _ = writeln!(
+                text,
+                "# {host} has several servers ({addresses}), and one of them alone can be at {BEHIND} there: give each a port of its \
+                 own, its gateway too, and write a --peer for each."
+            );
+        }
     }
     text
 }

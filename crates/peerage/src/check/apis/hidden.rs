@@ -14,6 +14,10 @@ const OPENAPI: &str = "openapi";
 const UNREADABLE: &str =
     "see what stands between: a proxy or a load balancer may answer in its place";
 
+/// For Peerage's proxy, which hides nothing of what it could read.
+pub(super) const MERGES: &str = "its proxy merges these, so it could not read them of a server: its log says why, and peerage_peer_errors_total \
+                      of its metrics (reason=\"openapi\" for OpenAPI)";
+
 /// What of a group-version a server should show, as resource names.
 fn expected<'a>(all: &'a Apis, of: &'a str) -> impl Iterator<Item = &'a Api> {
     all.keys()
@@ -114,5 +118,10 @@ fn judge_hidden(
         return Item::pass(check, name, "hides nothing");
     }
     let says = format!("hides {}: {}; {so}", hidden.len(), some(hidden, NAMED));
-    Item::warn(check, name, says).fix(world.start_first(server.is_behind_peerage(), GATEWAY))
+    let through_peerage = server.is_behind_peerage();
+    let fix = match through_peerage {
+        true => MERGES,
+        false => GATEWAY,
+    };
+    Item::warn(check, name, says).fix(world.start_first(through_peerage, fix))
 }

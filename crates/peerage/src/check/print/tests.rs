@@ -433,3 +433,21 @@ fn the_command_that_is_printed_checks_all_flags_and_refuses_what_was_left_to_rep
         assert!(refused.to_string().starts_with(says), "{refused}");
     }
 }
+
+#[test]
+fn servers_of_one_host_are_told_apart_in_words() {
+    let facts = |addresses: &[&str]| Facts {
+        addresses: addresses.iter().map(|it| (*it).to_owned()).collect(),
+        ..Facts::default()
+    };
+    let shared = facts(&["10.0.0.1:6443", "10.0.0.2:6443", "10.0.0.1:7443"]);
+    for what in [What::StaticPod, What::Systemd] {
+        let shown = text(what, &shared);
+        let said = "# 10.0.0.1 has several servers (10.0.0.1:6443, 10.0.0.1:7443)";
+        assert!(shown.contains(said), "{shown}");
+        assert!(!shown.contains("10.0.0.2 has several"), "{shown}");
+        let apart = text(what, &facts(&["10.0.0.1:6443", "10.0.0.2:6443"]));
+        assert!(!apart.contains("several servers"), "{apart}");
+    }
+    assert!(!text(What::NetworkPolicy, &shared).contains("several servers"));
+}

@@ -228,6 +228,18 @@ fn what_follows_from_a_server_that_is_away_is_mended_by_starting_it() {
     );
     world.servers.pop();
     assert!(fixes(&world).iter().all(|it| !it.contains("start ")));
+    // Nor is a gateway what one lacks who has it.
+    let items = judge(&world).items.into_iter();
+    let through_it = items.filter(|it| it.subject == "old" && it.verdict > Verdict::Pass);
+    let fixes: Vec<String> = through_it.filter_map(|it| it.fix).collect();
+    assert!(
+        fixes.iter().any(|it| it.contains("its log says why")),
+        "{fixes:#?}"
+    );
+    assert!(
+        fixes.iter().all(|it| !it.contains("put `peerage gateway`")),
+        "{fixes:#?}"
+    );
 }
 
 #[test]
