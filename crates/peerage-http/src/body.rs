@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
-use http_body_util::{BodyExt, Empty, Full, channel::Channel};
+use http_body_util::{BodyExt, Empty, Full, StreamBody, channel::Channel};
 
 use crate::Body;
 
@@ -54,6 +54,12 @@ pub fn full(bytes: impl Into<Bytes>) -> Body {
 #[must_use]
 pub fn empty() -> Body {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A body of no bytes, of which that is known only when it is read.
+pub(crate) fn ends_apart() -> Body {
+    let none = futures::stream::empty::<Result<Frame<Bytes>, BoxError>>();
+    StreamBody::new(none).boxed_unsync()
 }
 
 /// A body that is written while it is read; at most `frames` frames wait for the reader.

@@ -32,7 +32,7 @@ mod same;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{EXPECT, HOST, HeaderValue};
+use http::header::{CONTENT_LENGTH, EXPECT, HOST, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Uri, Version};
 use hyper::client::conn::TrySendError;
@@ -388,7 +388,10 @@ impl Upstream {
         let answer = async {
             let response = match sender {
                 Sender::Http2(sender) => {
-                    let request = http2_request(to, head, body).map_err(Failed::Unfit)?;
+                    let mut request = http2_request(to, head, body).map_err(Failed::Unfit)?;
+                    if !head.method.is_safe() && matches!(replay, Replay::Empty) {
+                        end_apart(&mut request);
+                    }
                     let response = handed::over_http2(sender, request).await?;
                     place.answered();
                     response
@@ -412,19 +415,13 @@ impl Upstream {
         };
         match timeout(self.0.options.first_byte_timeout, answer).await {
             Ok(Ok(begun)) => Ok(begun.receive(place)),
-            Ok(Err(failed)) => Err(self.failed_exchange(failed, &place, &head.method, replay)),
+            Ok(Err(failed)) => Err(self.failed_exchange(failed, &place, replay)),
             Err(_) => Err(self.error(Cause::FirstByte, None).with_sent(true)),
         }
         .map_err(|error| error.with_connection(connection))
     }
 
-    fn failed_exchange(
-        &self,
-        failed: Failed,
-        place: &Place,
-        method: &Method,
-        replay: &Replay,
-    ) -> SendError {
+    fn failed_exchange(&self, failed: Failed, place: &Place, replay: &Replay) -> SendError {
         let (unsent, error) = match failed {
             Failed::Unfit(error) => {
                 return self.error(Cause::NotForwarded, Some(error.into()));
@@ -441,11 +438,7 @@ impl Upstream {
         if matches!(cause, Closed | PingTimeout | EndedHere | GoAway) {
             place.retire();
         }
-        // The library says GOAWAY also of a request that it had begun to send when it noticed: one without a body may have
-        // been sent whole, and acted on.
-        let may_be_whole = matches!(replay, Replay::Empty) && !method.is_safe();
-        let unseen = cause.is_unprocessed() && !(cause == GoAway && may_be_whole);
-        let sent = !unsent && !unseen;
+        let sent = !unsent && !cause.is_unprocessed();
         self.error(cause, Some(error.into())).with_sent(sent)
     }
 
@@ -501,6 +494,17 @@ fn http2_request(
     request.headers_mut().remove(EXPECT);
     request.headers_mut().remove(HOST);
     Ok(request)
+}
+
+/// Has the end of a request without a body sent after its head, by itself. hyper says GOAWAY also of a request whose head it
+/// had sent when it heard of that, whatever the server has looked at; it has not read the body then, so what was sent is no
+/// whole request.
+fn end_apart(request: &mut Request) {
+    let headers = request.headers_mut();
+    headers
+        .entry(CONTENT_LENGTH)
+        .or_insert(HeaderValue::from_static("0"));
+    *request.body_mut() = body::ends_apart();
 }
 
 /// The path and query as they came.

@@ -32,6 +32,7 @@ pub const OK: &[u8] = &[0x88];
 
 pub struct Received {
     pub kind: u8,
+    pub flags: u8,
     pub stream: u32,
     /// The number of the connection, from 0.
     pub connection: usize,
@@ -40,6 +41,10 @@ pub struct Received {
 }
 
 impl Received {
+    pub fn ends_stream(&self) -> bool {
+        matches!(self.kind, DATA | HEADERS) && self.flags & END_STREAM != 0
+    }
+
     pub fn first_of_stream(&self) -> bool {
         self.before == 0
     }
@@ -121,6 +126,7 @@ where
                     let before = seen.entry((kind, id)).or_insert(0);
                     let frame = Received {
                         kind,
+                        flags,
                         stream: id,
                         connection,
                         before: std::mem::replace(before, *before + 1),

@@ -161,15 +161,28 @@ async fn goodbyes_of_servers_cost_no_request_and_no_event() {
     let failing = FAILING.get().await;
     let _alone = failing.disturbed.lock().await;
     for (name, way) in failing.each() {
-        let space = format!("goodbye-{name}");
+        let (space, doomed) = (format!("goodbye-{name}"), format!("doomed-{name}"));
         namespace(failing.plane.server("a"), &space).await;
+        namespace(failing.plane.server("a"), &doomed).await;
         let connection = way.multiplexed("admin").await;
         let mut watches = Vec::new();
         for _ in 0..100 {
             let watch = Outgoing::new("GET", &format!("{}?watch=true", maps(&space)));
             watches.push(connection.open(&watch).await.unwrap().1);
         }
+        for (who, number) in ["e", "f"]
+            .into_iter()
+            .flat_map(|who| (0..400).map(move |it| (who, it)))
+        {
+            let object = map(&format!("{who}-{number}"), "");
+            failing
+                .plane
+                .server("a")
+                .create(&maps(&doomed), &object)
+                .await;
+        }
         let (reads, writes) = (Load::default(), Load::default());
+        let deletions = [Load::default(), Load::default()];
         let get = |_| Outgoing::new("GET", "/api/v1/namespaces/default");
         let post = |who: &'static str| {
             let space = space.clone();
@@ -177,6 +190,11 @@ async fn goodbyes_of_servers_cost_no_request_and_no_event() {
                 let object = map(&format!("{who}-{number}"), "");
                 Outgoing::new("POST", &maps(&space)).json("application/json", &object)
             }
+        };
+        // Without a body, and 404 the second time.
+        let delete = |who: &'static str| {
+            let maps = maps(&doomed);
+            move |number| Outgoing::new("DELETE", &format!("{maps}/{who}-{number}"))
         };
         let all = async {
             tokio::join!(
@@ -186,6 +204,8 @@ async fn goodbyes_of_servers_cost_no_request_and_no_event() {
                 reads.http1(way, 9700, get),
                 writes.http2(way, 300, post("c")),
                 writes.http1(way, 300, post("d")),
+                deletions[0].http2(way, 400, delete("e")),
+                deletions[1].http1(way, 400, delete("f")),
             )
         };
         let begun = Instant::now();
@@ -194,9 +214,12 @@ async fn goodbyes_of_servers_cost_no_request_and_no_event() {
         eprintln!("measured: {name}: 10 000 requests in {:?}", begun.elapsed());
         reads.is_without_failure();
         writes.is_without_failure();
+        deletions.iter().for_each(Load::is_without_failure);
         // The servers' goodbyes are between them and the gateway: it keeps its own connections.
-        let reconnects = [&reads, &writes].map(|load| load.reconnects.load(Ordering::Relaxed));
-        let reconnects: usize = reconnects.iter().sum();
+        let loads = [&reads, &writes].into_iter().chain(&deletions);
+        let reconnects: usize = loads
+            .map(|load| load.reconnects.load(Ordering::Relaxed))
+            .sum();
         assert_eq!(reconnects, 0, "{name}: the gateway sent clients away");
         way.create(&maps(&space), &map("last", "")).await;
         let list = way
