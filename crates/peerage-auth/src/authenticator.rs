@@ -324,13 +324,15 @@ impl Authenticator {
             None => match tokens::websocket_bearer(&request.headers) {
                 Some(token) => {
                     websocket = token;
-                    &websocket
+                    websocket.as_bytes()
                 }
                 None => return Ok(None),
             },
         };
         // A token is never taken for "no token", also where there is nobody to know it.
-        let user = self.user_of_token(token).ok_or(AuthError::Token)?;
+        let token = std::str::from_utf8(token).ok();
+        let user = token.and_then(|token| self.user_of_token(token));
+        let user = user.ok_or(AuthError::Token)?;
         Ok(Some(Authenticated {
             user,
             method: Method::Token,

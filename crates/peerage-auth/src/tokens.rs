@@ -145,13 +145,19 @@ fn field(text: &str, line: usize) -> Result<(String, &str, usize), TokenFileErro
     }
 }
 
-/// The bearer token of a request. Anything else in `Authorization`, and `Bearer` with nothing behind it, is none.
-pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let line = headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
-    let mut parts = line.splitn(3, ' ');
+/// The bearer token of a request, of whatever octets: what nobody can have given out is still an attempt. Anything else in
+/// `Authorization`, and `Bearer` with nothing behind it, is none.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let line = headers.get(AUTHORIZATION)?.as_bytes();
+    // As kube-apiserver trims it: by every kind of white space that Unicode knows.
+    let line = match std::str::from_utf8(line) {
+        Ok(text) => text.trim().as_bytes(),
+        Err(_) => line.trim_ascii(),
+    };
+    let mut parts = line.splitn(3, |octet| *octet == b' ');
     let scheme = parts.next()?;
     let token = parts.next()?;
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+    (scheme.eq_ignore_ascii_case(b"bearer") && !token.is_empty()).then_some(token)
 }
 
 /// The bearer token among the subprotocols a WebSocket client offers. There must be another subprotocol, and
@@ -260,12 +266,22 @@ mod tests {
             ("Basic abc", None),
             ("Token x", None),
             ("", None),
+            ("\u{a0}Bearer abc\u{2003}", Some("abc")),
+            ("Bearer \u{a0}", None),
+            ("Bearer \u{e4}bc", Some("\u{e4}bc")),
         ];
         for (line, expected) in rows {
             let mut headers = HeaderMap::new();
-            headers.insert(AUTHORIZATION, line.parse().unwrap());
-            assert_eq!(bearer(&headers), *expected, "{line:?}");
+            headers.insert(
+                AUTHORIZATION,
+                HeaderValue::from_bytes(line.as_bytes()).unwrap(),
+            );
+            assert_eq!(bearer(&headers), expected.map(str::as_bytes), "{line:?}");
         }
+        let mut headers = HeaderMap::new();
+        let odd = HeaderValue::from_bytes(b" Bearer \xff\xa0 ").unwrap();
+        headers.insert(AUTHORIZATION, odd);
+        assert_eq!(bearer(&headers), Some(&b"\xff\xa0"[..]));
     }
 
     #[test]

@@ -219,6 +219,8 @@ fn of_odd_tokens() -> Vec<Case> {
         (vec!["Bearer bobs-token Bearer nobodys"], bob()),
         (vec!["Bearer nobodys bobs-token"], refused()),
         (vec!["Bearer bobs-token,"], refused()),
+        (vec!["\u{a0}Bearer bobs-token\u{2003}"], bob()),
+        (vec!["Bearer bobs-token\u{e4}"], refused()),
         (vec!["Bearer  bobs-token"], nobody()),
         (vec!["Bearer\tbobs-token"], nobody()),
         (vec!["Bearer bobs-token", "Bearer nobodys"], bob()),
@@ -228,7 +230,9 @@ fn of_odd_tokens() -> Vec<Case> {
         let headers: Vec<_> = lines.iter().map(|it| ("Authorization", *it)).collect();
         Case::new(&format!("{lines:?}"), "anonymous", taken).with(&headers)
     };
-    rows.into_iter().map(case).collect()
+    let trimmed = [("Authorization", "\u{a0}Bearer bobs-token")];
+    let trimmed = Case::new("a wrong certificate and a blank", "stranger", bob()).with(&trimmed);
+    rows.into_iter().map(case).chain([trimmed]).collect()
 }
 
 /// An administrator who pretends, in every way: what is allowed anyway shows whether the pretence counted.
