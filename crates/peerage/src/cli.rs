@@ -52,7 +52,7 @@ pub enum Command {
     #[command(after_help = up::AFTER_HELP)]
     Up(UpFlags),
     /// Say who would answer a request, and why
-    #[command(after_help = explain::AFTER_HELP)]
+    #[command(after_help = explain::AFTER_HELP, override_usage = "peerage explain [OPTIONS] [METHOD] PATH")]
     Explain(ExplainFlags),
     /// Walk the checklist of an upgrade with servers of several versions
     #[command(after_help = check::AFTER_HELP)]
