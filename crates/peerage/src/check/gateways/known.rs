@@ -157,3 +157,56 @@ fn unknown(gateway: &Gateway, servers: &[&There], known: usize) -> Item {
             some(&urls, NAMED)
         ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::report::Verdict;
+
+    fn there(host: u8, certificate: Option<&str>) -> There {
+        There {
+            title: format!("s{host}"),
+            id: format!("apiserver-{host}"),
+            address: format!("10.0.0.{host}:6443"),
+            certificate: certificate.map(str::to_owned),
+            by: "answers",
+        }
+    }
+
+    /// What is said of these servers to a gateway whose own are at other addresses and show these certificates.
+    fn told(servers: &[There], shown: &[&str]) -> Vec<(Verdict, String)> {
+        let silent = || Err("not asked".to_owned());
+        let gateway = Gateway {
+            url: "http://127.0.0.1:10440".to_owned(),
+            ready: silent(),
+            debug: silent(),
+            metrics: silent(),
+        };
+        let peers = shown.iter().enumerate().map(|(at, certificate)| {
+            json!({"id": format!("gateway-{at}"), "address": format!("192.168.0.{at}:443"), "certificate": certificate})
+        });
+        let state = json!({"peers": peers.collect::<Vec<_>>(), "aside": []});
+        let items = judge_gateway(&gateway, &state, servers).into_iter();
+        items
+            .map(|it| (it.verdict, it.subject + ": " + &it.says))
+            .collect()
+    }
+
+    #[test]
+    fn a_server_of_the_gateway_that_is_none_of_those_stands_for_one_of_them() {
+        let unseen = || vec![there(1, None), there(2, None)];
+        assert_eq!(told(&unseen(), &["a", "b"])[0].0, Verdict::Pass);
+        let one = told(&unseen(), &["a"]);
+        assert_eq!(one[0].0, Verdict::Warn, "{one:?}");
+        assert!(one[0].1.contains("knows 1 of these 2"), "{one:?}");
+
+        // It is left to whom it shows itself to be.
+        let mixed = || vec![there(1, Some("a")), there(2, None)];
+        let one = told(&mixed(), &["a"]);
+        assert_eq!((one.len(), one[0].0), (1, Verdict::Warn), "{one:?}");
+        assert!(one[0].1.starts_with("s2 at "), "{one:?}");
+        let other = told(&mixed(), &["b"]);
+        assert_eq!((other.len(), other[0].0), (1, Verdict::Warn), "{other:?}");
+        assert!(other[0].1.starts_with("s1 at "), "{other:?}");
+    }
+}
