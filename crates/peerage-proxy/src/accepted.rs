@@ -6,10 +6,11 @@
 //! server has answered it as only who is known is answered. A request with another token, or none, or anything else in
 //! `Authorization`, cannot be told from one that costs the connection.
 //!
-//! One table for all servers: they judge by the same keys, and who is accepted by one need not start anew when it goes.
+//! What one server accepts counts for all: they judge by the same keys, and who is known to one need not start anew when it
+//! goes. Where that is not so, a server that has refused an accepted token is an exception for it.
 //!
-//! Invariants: no token is kept, only numbers that cannot be found without a key that is this process's own; the table has a
-//! fixed size, and what is not accepted never gets into it, so that no flood of tokens pushes out the good ones.
+//! Invariants: no token is kept, only numbers that cannot be found without a key that is this process's own; the tables have
+//! a fixed size, and what nobody has accepted never gets into them, so that no flood of tokens pushes out the good ones.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -31,6 +32,8 @@ const REMEMBERED: Duration = Duration::from_secs(3600);
 pub(crate) struct Accepted {
     key: RandomState,
     tokens: Recent,
+    /// Those among them that a server has refused, with that server.
+    refused: Recent,
 }
 
 /// A bearer token as a number.
@@ -42,7 +45,12 @@ impl Accepted {
         Accepted {
             key: RandomState::new(),
             tokens: Recent::new(TOKENS, REMEMBERED, now),
+            refused: Recent::new(TOKENS, REMEMBERED, now),
         }
+    }
+
+    fn at(&self, token: Token, server: &str) -> u64 {
+        self.key.hash_one((token.0, server))
     }
 
     /// The bearer token of a request, as kube-apiserver would find it; none if it might not find one, as where all of it is
@@ -67,16 +75,22 @@ impl Accepted {
         is_bearer.then(|| Token(self.key.hash_one(token)))
     }
 
-    pub(crate) fn has(&self, token: Token, now: Instant) -> bool {
-        self.tokens.has(token.0, now)
+    /// Whether this server will accept the token, as far as can be told.
+    pub(crate) fn has(&self, token: Token, server: &str, now: Instant) -> bool {
+        self.tokens.has(token.0, now) && !self.refused.has(self.at(token, server), now)
     }
 
     /// Notes what a server answered to a request with the token.
-    pub(crate) fn judge(&self, token: Token, method: &Method, status: StatusCode) {
+    pub(crate) fn judge(&self, token: Token, server: &str, method: &Method, status: StatusCode) {
+        let now = Instant::now();
         if status == StatusCode::UNAUTHORIZED {
+            if self.tokens.has(token.0, now) {
+                self.refused.note(self.at(token, server), now);
+            }
             self.tokens.forget(token.0);
         } else if is_for_the_known(method, status) {
-            self.tokens.note(token.0, Instant::now());
+            self.tokens.note(token.0, now);
+            self.refused.forget(self.at(token, server));
         }
     }
 }
@@ -156,8 +170,8 @@ mod tests {
         let token = accepted.token(&headers(&["Bearer a"])).unwrap();
         let other = accepted.token(&headers(&["Bearer b"])).unwrap();
         let judge = |method: Method, status: u16| {
-            accepted.judge(token, &method, StatusCode::from_u16(status).unwrap());
-            accepted.has(token, now)
+            accepted.judge(token, "a", &method, StatusCode::from_u16(status).unwrap());
+            accepted.has(token, "a", now)
         };
         for status in [400, 401, 408, 413, 429, 500, 502, 503, 504] {
             assert!(!judge(Method::GET, status), "{status}");
@@ -166,8 +180,35 @@ mod tests {
         for status in [200, 201, 101, 304, 403, 404, 409, 410, 422] {
             assert!(judge(Method::GET, status), "{status}");
             assert!(judge(Method::GET, 503), "that says nothing of it");
-            assert!(!accepted.has(other, now));
+            assert!(accepted.has(token, "b", now), "who has not refused it");
+            assert!(!accepted.has(other, "a", now));
             assert!(!judge(Method::GET, 401));
         }
+    }
+
+    #[test]
+    fn a_server_that_refuses_what_another_accepts_is_asked_apart_until_it_accepts_it() {
+        let now = Instant::now();
+        let accepted = Accepted::new(now);
+        let token = accepted.token(&headers(&["Bearer a"])).unwrap();
+        let judge = |server: &str, status: u16| {
+            let status = StatusCode::from_u16(status).unwrap();
+            accepted.judge(token, server, &Method::GET, status);
+        };
+        judge("a", 200);
+        assert!(accepted.has(token, "b", now));
+        for _ in 0..3 {
+            judge("b", 401);
+            judge("a", 200);
+            assert!(accepted.has(token, "a", now) && !accepted.has(token, "b", now));
+        }
+        judge("b", 200);
+        assert!(accepted.has(token, "b", now));
+
+        // What nobody has accepted is no exception of anybody's.
+        let other = accepted.token(&headers(&["Bearer b"])).unwrap();
+        accepted.judge(other, "b", &Method::GET, StatusCode::UNAUTHORIZED);
+        accepted.judge(other, "a", &Method::GET, StatusCode::OK);
+        assert!(accepted.has(other, "b", now));
     }
 }

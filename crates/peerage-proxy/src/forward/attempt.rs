@@ -156,7 +156,7 @@ impl Forward<'_> {
         may_leave: bool,
     ) -> Result<Response, Failed> {
         let (started, begun) = (Instant::now(), peer.health.mark());
-        let upstream = self.way(link, started);
+        let upstream = self.way(peer, link, started);
         let mut send = std::pin::pin!(async {
             if self.head.upgrade {
                 upstream.upgrade(request).await
@@ -171,7 +171,7 @@ impl Forward<'_> {
                 biased;
                 answer = send.as_mut() => {
                     let response = answer.map_err(Failed::Send)?;
-                    self.judge_token(response.status());
+                    self.judge_token(peer, response.status());
                     self.shared.peer_answered(peer, begun, started.elapsed());
                     return Ok(response);
                 }
@@ -190,19 +190,21 @@ impl Forward<'_> {
 impl Forward<'_> {
     /// Over which connections it goes. What a server may not accept has some for itself, since others on its connection
     /// suffer for it.
-    fn way<'l>(&self, link: &'l Link, now: Instant) -> &'l Upstream {
+    fn way<'l>(&self, peer: &Peer, link: &'l Link, now: Instant) -> &'l Upstream {
         match (&self.user, &link.passing, &self.shared.front) {
             (None, Some(passing), Some(front)) => match self.token {
-                Some(token) if front.accepted.has(token, now) => &passing.accepted,
+                Some(token) if front.accepted.has(token, &peer.id, now) => &passing.accepted,
                 _ => &passing.doubtful,
             },
             _ => &link.upstream,
         }
     }
 
-    fn judge_token(&self, status: StatusCode) {
+    fn judge_token(&self, peer: &Peer, status: StatusCode) {
         if let (Some(token), Some(front)) = (self.token, &self.shared.front) {
-            front.accepted.judge(token, &self.head.method, status);
+            front
+                .accepted
+                .judge(token, &peer.id, &self.head.method, status);
         }
     }
 }

@@ -57,21 +57,23 @@ impl Behind {
     }
 
     async fn ask(&self, target: &str, authorization: Option<&str>) -> (u16, usize) {
-        let mut request = Request::new(peerage_http::empty());
-        *request.uri_mut() = target.parse().unwrap();
-        request.extensions_mut().insert(PassedCredentials);
-        if let Some(it) = authorization {
-            let headers = request.headers_mut();
-            headers.insert("authorization", it.parse().unwrap());
-        }
-        let proxy = &self.balancer.proxy;
-        let service = proxy.layer().layer(proxy.behind());
-        let answer = Answer::of(service.oneshot(request).await.unwrap()).await;
-        (
-            answer.status,
-            self.server.requests().last().unwrap().connection,
-        )
+        let status = ask(&self.balancer, target, authorization).await;
+        (status, self.server.requests().last().unwrap().connection)
     }
+}
+
+async fn ask(balancer: &Balancer, target: &str, authorization: Option<&str>) -> u16 {
+    let mut request = Request::new(peerage_http::empty());
+    *request.uri_mut() = target.parse().unwrap();
+    request.extensions_mut().insert(PassedCredentials);
+    if let Some(it) = authorization {
+        let headers = request.headers_mut();
+        headers.insert("authorization", it.parse().unwrap());
+    }
+    let service = balancer.proxy.layer().layer(balancer.proxy.behind());
+    Answer::of(service.oneshot(request).await.unwrap())
+        .await
+        .status
 }
 
 #[tokio::test]
@@ -116,4 +118,50 @@ async fn a_token_that_is_accepted_no_more_travels_apart_until_it_is_again() {
     behind.revoked.store(false, Ordering::Relaxed);
     assert_eq!(behind.ask(WIDGET, good).await, (200, apart));
     assert_eq!(behind.ask(WIDGET, good).await, (200, shared));
+}
+
+/// A token that one server knows and the other does not costs the clients of that other server one connection, however
+/// often it is used with both.
+#[tokio::test]
+async fn a_token_that_one_server_alone_accepts_travels_apart_to_the_other() {
+    let pki = Pki::new();
+    let things =
+        |group_name: &str| apis(&[group(group_name, &[("v1", &[resource("things", &[])])])]);
+    let mut servers = Vec::new();
+    for (id, knows) in [
+        ("a", &["Bearer good", "Bearer half"][..]),
+        ("b", &["Bearer good"]),
+    ] {
+        let groups = things(&format!("{id}.example.com"));
+        let server = FakePeer::start(&pki, id, &documents::core(), &groups).await;
+        server.on_request(move |request| {
+            let token = request.headers().get("authorization");
+            let is_known = token.is_some_and(|token| knows.iter().any(|it| token == it));
+            let status = match is_known {
+                true => StatusCode::OK,
+                false => StatusCode::UNAUTHORIZED,
+            };
+            async move { text(status, "") }
+        });
+        servers.push(server);
+    }
+    let record = |server: &FakePeer| PeerRecord {
+        identity_lease: None,
+        ..live(&server.id, server.address)
+    };
+    let balancer = Balancer::start(&pki, servers.iter().map(record).collect());
+    balancer.until_serving(&["a", "b"]).await;
+    let at = |id: &str| format!("/apis/{id}.example.com/v1/namespaces/x/things/y");
+    let connection = || servers[1].requests().last().unwrap().connection;
+    let (mut shared, mut costs) = (BTreeSet::new(), Vec::new());
+    for _ in 0..5 {
+        assert_eq!(ask(&balancer, &at("b"), Some("Bearer good")).await, 200);
+        assert_eq!(ask(&balancer, &at("b"), Some("Bearer good")).await, 200);
+        shared.insert(connection());
+        assert_eq!(ask(&balancer, &at("a"), Some("Bearer half")).await, 200);
+        assert_eq!(ask(&balancer, &at("b"), Some("Bearer half")).await, 401);
+        costs.push(connection());
+    }
+    costs.retain(|it| shared.contains(it));
+    assert_eq!(costs.len(), 1, "{costs:?} of {shared:?}");
 }
