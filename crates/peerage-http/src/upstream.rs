@@ -498,7 +498,7 @@ fn http2_request(
 
 /// Has the end of a request without a body sent after its head, by itself. hyper says GOAWAY also of a request whose head it
 /// had sent when it heard of that, whatever the server has looked at; it has not read the body then, so what was sent is no
-/// whole request.
+/// whole request. That there is no content its head says in other words.
 fn end_apart(request: &mut Request) {
     let headers = request.headers_mut();
     headers

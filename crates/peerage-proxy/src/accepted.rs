@@ -49,6 +49,7 @@ impl Accepted {
         }
     }
 
+    /// The token with this server, as a number.
     fn at(&self, token: Token, server: &str) -> u64 {
         self.key.hash_one((token.0, server))
     }

@@ -89,10 +89,12 @@ pub(crate) async fn refresh(shared: &Shared, peer: &Peer, link: &Link, own_id: &
     };
     let now = Instant::now();
     let old = peer.openapi();
-    let mut next = old.as_deref().cloned().unwrap_or_default();
-    if !next.is_due(now, documents.changed) {
+    if let Some(old) = &old
+        && !old.is_due(now, documents.changed)
+    {
         return;
     }
+    let mut next = old.as_deref().cloned().unwrap_or_default();
     next.asked = Some((now, documents.changed));
     match read_index(shared, link, own_id).await {
         Ok(index) => (next.index, next.failures) = (index, 0),
@@ -115,7 +117,7 @@ fn note(peer: &Peer, path: &str, error: &dyn Error) {
         tracing::warn!(
             peer = &*peer.id,
             held_back,
-            "cannot read {path} of a peer, so the merged one lacks what only this peer describes: {error}"
+            "cannot read {path} of a peer, so the merged one may lack what only this peer describes: {error}"
         );
     }
 }

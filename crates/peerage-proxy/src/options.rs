@@ -73,6 +73,8 @@ impl Default for PollOptions {
             size_limit: 16 << 20,
             // Seconds after it is ready a kube-apiserver lists all, with aggregated APIs that take their time.
             starting: Duration::from_secs(15),
+            // After a second or two a kube-apiserver lists what was defined there, and no longer what was deleted; another one
+            // that hears of it by its watch, a little later.
             changing: Duration::from_secs(10),
             // Nothing about them is conditional.
             lists_again: Duration::from_secs(30),

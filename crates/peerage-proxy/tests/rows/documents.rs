@@ -341,31 +341,39 @@ async fn row_21_a_peer_that_answers_merged_documents_is_detected_and_not_sent_wh
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const REGISTRATIONS: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 
+/// A server that is asked only when there is reason to, and often for as long as there is.
+async fn seldom_asked(local: &serde_json::Value, there: &serde_json::Value) -> (World, FakePeer) {
+    let pki = Pki::new();
+    let peer = FakePeer::start(&pki, "new", &documents::core(), there).await;
+    let mut builder = WorldBuilder {
+        apis: local.clone(),
+        records: vec![live("new", peer.address)],
+        ..WorldBuilder::default()
+    };
+    builder.options.poll.interval = Duration::from_secs(600);
+    builder.options.poll.changing = Duration::from_secs(600);
+    let world = builder.start(pki);
+    world.until_state("new", "serving").await;
+    (world, peer)
+}
+
+fn defines(name: &str, resource_name: &str) -> serde_json::Value {
+    group(name, &[("v1", &[resource(resource_name, &[])])])
+}
+
+/// How often the server was asked for its groups.
+fn polls(peer: &FakePeer) -> usize {
+    let polls = peer.polls();
+    polls.iter().filter(|it| it.target == "/apis").count()
+}
+
 /// A custom resource is there soon after its definition, whoever took that and although rounds are far apart.
 #[tokio::test]
 async fn servers_are_asked_at_once_and_often_when_a_request_has_changed_which_apis_there_are() {
-    let defines =
-        |name: &str, resource_name: &str| group(name, &[("v1", &[resource(resource_name, &[])])]);
     let local = apis(&[defines("apiextensions.k8s.io", "customresourcedefinitions")]);
     let there = apis(&[defines("apiregistration.k8s.io", "apiservices")]);
     for (writes, reads) in [(DEFINITIONS, REGISTRATIONS), (REGISTRATIONS, DEFINITIONS)] {
-        let pki = Pki::new();
-        let peer = FakePeer::start(&pki, "new", &documents::core(), &there).await;
-        let mut builder = WorldBuilder {
-            apis: local.clone(),
-            records: vec![live("new", peer.address)],
-            ..WorldBuilder::default()
-        };
-        builder.options.poll.interval = Duration::from_secs(600);
-        builder.options.poll.changing = Duration::from_secs(600);
-        let world = builder.start(pki);
-        world.until_state("new", "serving").await;
-        let polls = || {
-            peer.polls()
-                .iter()
-                .filter(|it| it.target == "/apis")
-                .count()
-        };
+        let (world, peer) = seldom_asked(&local, &there).await;
         for harmless in [
             ("GET", reads),
             ("GET", writes),
@@ -375,7 +383,7 @@ async fn servers_are_asked_at_once_and_often_when_a_request_has_changed_which_ap
             assert_eq!(answer.status, 200, "{harmless:?}");
         }
         tokio::time::sleep(Duration::from_millis(300)).await;
-        assert_eq!(polls(), 1, "nothing has changed");
+        assert_eq!(polls(&peer), 1, "nothing has changed");
 
         assert_eq!(world.send(request("DELETE", writes)).await.status, 200);
         peer.polled("/apis", 4).await;
@@ -392,26 +400,13 @@ async fn servers_are_asked_at_once_and_often_when_a_request_has_changed_which_ap
 /// What failed has changed nothing.
 #[tokio::test]
 async fn a_definition_that_was_refused_has_nobody_asked() {
-    let pki = Pki::new();
-    let there = apis(&[group(
-        "apiregistration.k8s.io",
-        &[("v1", &[resource("apiservices", &[])])],
-    )]);
-    let peer = FakePeer::start(&pki, "new", &documents::core(), &there).await;
+    let there = apis(&[defines("apiregistration.k8s.io", "apiservices")]);
+    let (world, peer) = seldom_asked(&documents::old(), &there).await;
     peer.on_request(|_| async { text(http::StatusCode::CONFLICT, "no") });
-    let mut builder = WorldBuilder {
-        records: vec![live("new", peer.address)],
-        ..WorldBuilder::default()
-    };
-    builder.options.poll.interval = Duration::from_secs(600);
-    builder.options.poll.changing = Duration::from_secs(600);
-    let world = builder.start(pki);
-    world.until_state("new", "serving").await;
     assert_eq!(
         world.send(request("DELETE", REGISTRATIONS)).await.status,
         409
     );
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let polls = peer.polls();
-    assert_eq!(polls.iter().filter(|it| it.target == "/apis").count(), 1);
+    assert_eq!(polls(&peer), 1);
 }

@@ -24,6 +24,9 @@ const SUBRESOURCES: &str = "subresources";
 const NAMED: usize = 5;
 const GATEWAY: &str = "put `peerage gateway` before the servers: it merges these as well";
 
+const PEERAGE: &str = "its proxy merges these where it is on (see `proxy`) and can read them: its log says why it cannot, and \
+                       peerage_peer_errors_total of its metrics (reason=\"openapi\" for OpenAPI)";
+
 /// A resource of a group-version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Api {
@@ -190,6 +193,17 @@ fn unread(world: &World, check: &'static str, server: &Server, problem: &Problem
     item
 }
 
+/// What to do where a server hides what another serves: `otherwise`, unless it is Peerage that hides it, whose proxy merges
+/// what it can read.
+fn to_be_shown(world: &World, server: &Server, otherwise: &str) -> String {
+    let through_peerage = server.is_behind_peerage();
+    let fix = match through_peerage {
+        true => PEERAGE,
+        false => otherwise,
+    };
+    world.start_first(through_peerage, fix)
+}
+
 fn words<'a>(apis: impl IntoIterator<Item = &'a Api>) -> Vec<String> {
     apis.into_iter().map(Api::in_words).collect()
 }
@@ -254,12 +268,8 @@ fn judge_merged(world: &World, server: &Server, all: &Apis) -> Item {
             hidden.len(),
             some(&hidden, NAMED)
         );
-        let through_peerage = server.is_behind_peerage();
-        let fix = match through_peerage {
-            true => hidden::MERGES,
-            false => "turn its proxy on (see `proxy`), or put `peerage gateway` before the servers",
-        };
-        return Item::fail(MERGED, name, says).fix(world.start_first(through_peerage, fix));
+        let fix = "turn its proxy on (see `proxy`), or put `peerage gateway` before the servers";
+        return Item::fail(MERGED, name, says).fix(to_be_shown(world, server, fix));
     }
     let more = words(shown.keys().filter(|api| !all.contains_key(api)));
     if !more.is_empty() {

@@ -6,17 +6,13 @@ use peerage_core::discovery::{read_api_resources, read_legacy_groups};
 
 use super::super::report::{Item, some};
 use super::super::world::{Problem, Server, World, good};
-use super::{Api, Apis, GATEWAY, NAMED, unread, words};
+use super::{Api, Apis, GATEWAY, NAMED, to_be_shown, unread, words};
 use crate::diff::compare::api_version;
 
 const LEGACY: &str = "legacy-discovery";
 const OPENAPI: &str = "openapi";
 const UNREADABLE: &str =
     "see what stands between: a proxy or a load balancer may answer in its place";
-
-/// For Peerage's proxy, which hides nothing of what it could read.
-pub(super) const MERGES: &str = "its proxy merges these, so it could not read them of a server: its log says why, and peerage_peer_errors_total \
-                      of its metrics (reason=\"openapi\" for OpenAPI)";
 
 /// What of a group-version a server should show, as resource names.
 fn expected<'a>(all: &'a Apis, of: &'a str) -> impl Iterator<Item = &'a Api> {
@@ -118,10 +114,5 @@ fn judge_hidden(
         return Item::pass(check, name, "hides nothing");
     }
     let says = format!("hides {}: {}; {so}", hidden.len(), some(hidden, NAMED));
-    let through_peerage = server.is_behind_peerage();
-    let fix = match through_peerage {
-        true => MERGES,
-        false => GATEWAY,
-    };
-    Item::warn(check, name, says).fix(world.start_first(through_peerage, fix))
+    Item::warn(check, name, says).fix(to_be_shown(world, server, GATEWAY))
 }
